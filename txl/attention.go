@@ -16,8 +16,15 @@ func (s *Segment) runAttention(x *Exec, tasks int, a attention) {
 	x.Parallel(tasks, &s.attn)
 }
 
-type block struct {
+// head is one head of one stream. Each row of its matrices belongs to a key.
+type head struct {
 	b, h   int
+	k, v   kernel.Matrix // keys and values
+	dk, dv kernel.Matrix // their gradients, in the backward pass
+}
+
+type block struct {
+	head
 	i0, i1 int // the block has queries i0 to i1-1
 	klen   int // number of keys that the last query may attend to
 
@@ -57,21 +64,78 @@ func (s *Segment) scoresIn(buf []float32, rows, keys int) scores {
 		Stride: s.cfg.maxKeys(s.T) + s.gap()}, s.gap()}
 }
 
-// room returns the number of float32 values of scratch memory that a thread needs for a block.
-func (s *Segment) room() int { return 2*s.scoresSize(s.gap()) + 3*s.gap()*s.cfg.DHead }
+// room returns the number of float32 values of scratch memory that a thread needs for a block and
+// its head.
+func (s *Segment) room() int {
+	return 2*s.scoresSize(s.gap()) + 3*s.gap()*s.cfg.DHead + 4*s.headSize()
+}
 
-// block returns the block of queries i0 to i1-1 of stream b and head h, in the thread's scratch
-// memory. If the layer stores attention probabilities, the scores are in the layer's buffer
-// instead.
-func (s *Segment) block(w *Exec, a *attention, b, h, i0, i1 int) block {
-	l := a.l
+// headSize returns the number of elements of a copy of a head's keys, or 0 if heads are not copied.
+// With several streams, a head's rows lie far apart in memory. Every block of queries reads all
+// rows, and reads a copy faster.
+func (s *Segment) headSize() int {
+	if s.B == 1 {
+		return 0
+	}
+	return s.cfg.maxKeys(s.T) * s.cfg.DHead
+}
+
+// head returns head h of stream b with klen keys, without gradients. Copies are at the end of the
+// thread's scratch memory.
+func (s *Segment) head(w *Exec, a *attention, b, h, klen int) head {
+	k := head{b: b, h: h, k: s.keys(a.l.kv, 0, b, h, klen), v: s.keys(a.l.kv, 1, b, h, klen)}
+	if s.headSize() > 0 {
+		copied := head{b: b, h: h, k: s.headCopy(w, 0, klen), v: s.headCopy(w, 1, klen)}
+		for i := range klen {
+			copy(row(copied.k, i), row(k.k, i))
+			copy(row(copied.v, i), row(k.v, i))
+		}
+		return copied
+	}
+	return k
+}
+
+// headGrads sets k.dk and k.dv to matrices with arbitrary content. storeGrads stores them after
+// they were computed.
+func (s *Segment) headGrads(w *Exec, k *head) {
+	n := k.k.Rows
+	if s.headSize() > 0 {
+		k.dk, k.dv = s.headCopy(w, 2, n), s.headCopy(w, 3, n)
+	} else {
+		k.dk, k.dv = s.keys(s.dkv, 0, k.b, k.h, n), s.keys(s.dkv, 1, k.b, k.h, n)
+	}
+}
+
+func (s *Segment) storeGrads(a *attention, k *head) {
+	if s.headSize() > 0 {
+		n := k.dk.Rows
+		dk, dv := s.keys(s.dkv, 0, k.b, k.h, n), s.keys(s.dkv, 1, k.b, k.h, n)
+		for i := a.firstKey; i < n; i++ {
+			copy(row(dk, i), row(k.dk, i))
+			copy(row(dv, i), row(k.dv, i))
+		}
+	}
+}
+
+// headCopy returns the memory of copy i of a head with klen keys.
+func (s *Segment) headCopy(w *Exec, i, klen int) kernel.Matrix {
+	d, size := s.cfg.DHead, s.headSize()
+	room := w.Room()
+	return kernel.Mat(room[len(room)-(i+1)*size:][:klen*d], klen, d)
+}
+
+// block returns the block of queries i0 to i1-1 of a head, in the thread's scratch memory. If the
+// layer stores attention probabilities, the scores are in the layer's buffer instead.
+func (s *Segment) block(w *Exec, a *attention, of head, i0, i1 int) block {
+	l, b, h := a.l, of.b, of.h
 	room, d, rows := w.Room(), s.cfg.DHead, i1-i0
 	take := func(n int) []float32 {
 		p := room[:n]
 		room = room[n:]
 		return p
 	}
-	k := block{b: b, h: h, i0: i0, i1: i1, klen: s.mlen + i1}
+	k := block{head: of, i0: i0, i1: i1, klen: s.mlen + i1}
+	k.k, k.v = of.k.RowRange(0, k.klen), of.v.RowRange(0, k.klen)
 	k.d = s.scoresIn(take(s.scoresSize(rows)), rows, k.klen)
 	if len(l.prob) > 0 {
 		k.scores = s.scoresIn(l.prob[(b*s.cfg.NHead+h)*s.scoresSize(s.T)+i0*k.d.Stride:], rows,
@@ -102,8 +166,12 @@ func blocks(n int) int { return (n + queryBlock - 1) / queryBlock }
 // h is the layer's input, c is the memory followed by h, and m is the length of the memory.
 func (s *Segment) attend(x *Exec, i, n0, n1 int) {
 	s.projectRows(x, i, n0, n1)
-	s.runAttention(x, s.B*s.cfg.NHead*blocks(n1-n0),
-		attention{do: attendBlock, l: &s.layers[i], index: i, n0: n0, n1: n1})
+	a := attention{do: attendHead, l: &s.layers[i], index: i, n0: n0, n1: n1,
+		parts: blocks(n1 - n0)}
+	if s.headSize() > 0 {
+		a.parts = 1
+	}
+	s.runAttention(x, s.B*s.cfg.NHead*a.parts, a)
 	s.attended(x, i, n0, n1)
 }
 
@@ -184,11 +252,18 @@ func (s *Segment) window(i int) (lo, hi int) {
 
 func row(m kernel.Matrix, i int) []float32 { return m.Data[i*m.Stride : i*m.Stride+m.Cols] }
 
-// attendBlock is task i of the forward pass: it computes the attention of one block of queries.
-func attendBlock(s *Segment, w *Exec, a *attention, i int) {
-	per := blocks(a.n1 - a.n0)
-	head, i0 := i/per, a.n0+i%per*queryBlock
-	k := s.block(w, a, head/s.cfg.NHead, head%s.cfg.NHead, i0, min(i0+queryBlock, a.n1))
+// attendHead is task i of the forward pass: it computes the attention of a part of a head's blocks.
+func attendHead(s *Segment, w *Exec, a *attention, i int) {
+	h, part := i/a.parts, i%a.parts
+	k := s.head(w, a, h/s.cfg.NHead, h%s.cfg.NHead, s.mlen+a.n1)
+	n := blocks(a.n1-a.n0) / a.parts
+	for j := part * n; j < (part+1)*n; j++ {
+		i0 := a.n0 + j*queryBlock
+		s.attendBlock(w, a, s.block(w, a, k, i0, min(i0+queryBlock, a.n1)))
+	}
+}
+
+func (s *Segment) attendBlock(w *Exec, a *attention, k block) {
 	s.score(w, a.l, &k)
 	prob, norms := k.scores.byKey(), s.norms(a.l, &k)
 	for i := range prob.Rows {
@@ -202,14 +277,13 @@ func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 		s.dropAttention(a.index, &k, k.d.byKey(), prob)
 		prob = k.d.byKey()
 	}
-	w.MulNN(s.queries(a.l.av, k.b, k.h, k.i0, k.i1), prob, s.keys(a.l.kv, 1, k.b, k.h, k.klen),
-		false)
+	w.MulNN(s.queries(a.l.av, k.b, k.h, k.i0, k.i1), prob, k.v, false)
 }
 
 // score sets k.scores to qu Kᵀ (one column per key) plus qv Rᵀ (one column per distance), without
 // the factor 1/sqrt(d). Scores of keys that a query may not attend to are meaningless.
 func (s *Segment) score(w *Exec, l *activations, k *block) {
-	w.MulNT(k.scores.byKey(), k.qu, s.keys(l.kv, 0, k.b, k.h, k.klen), false)
+	w.MulNT(k.scores.byKey(), k.qu, k.k, false)
 	w.MulNT(k.scores.byDistance(), k.qv, s.distances(l.r, k.h, k.i1), true)
 }
 
@@ -289,17 +363,19 @@ func attendHeadBackward(s *Segment, w *Exec, a *attention, h int) {
 	clear(du)
 	clear(dv)
 	for b := range s.B {
+		of := s.head(w, a, b, h, s.mlen+s.n)
+		s.headGrads(w, &of)
 		for i := blocks(s.n) - 1; i >= 0; i-- {
-			k := s.block(w, a, b, h, i*queryBlock, min((i+1)*queryBlock, s.n))
+			k := s.block(w, a, of, i*queryBlock, min((i+1)*queryBlock, s.n))
 			first := k.i1 == s.n
 			s.scoreBackward(w, a, &k, !first)
 			d := k.d.byKey()
-			w.MulTN(s.keysFrom(s.dkv, 0, a, &k), d.ColRange(a.firstKey, k.klen), k.qu, !first)
+			w.MulTN(k.dk.RowRange(a.firstKey, k.klen), d.ColRange(a.firstKey, k.klen), k.qu, !first)
 			if a.distances {
 				w.MulTN(s.distances(s.dr, h, k.i1), k.d.byDistance(), k.qv, b > 0 || !first)
 			}
 			dq := s.queries(s.dq, b, h, k.i0, k.i1)
-			w.MulNN(dq, d, s.keys(a.l.kv, 0, b, h, k.klen), false)
+			w.MulNN(dq, d, k.k, false)
 			w.MulNN(k.dqv, k.d.byDistance(), s.distances(a.l.r, h, k.i1), false)
 			for i := range dq.Rows {
 				w.Add(du, du, row(dq, i))
@@ -307,6 +383,7 @@ func attendHeadBackward(s *Segment, w *Exec, a *attention, h int) {
 				w.Add(row(dq, i), row(dq, i), row(k.dqv, i))
 			}
 		}
+		s.storeGrads(a, &of)
 	}
 }
 
@@ -328,8 +405,8 @@ func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 		s.dropAttention(a.index, k, kept, prob)
 	}
 	dav, av := s.queries(s.dav, k.b, k.h, k.i0, k.i1), s.queries(a.l.av, k.b, k.h, k.i0, k.i1)
-	w.MulTN(s.keysFrom(s.dkv, 1, a, k), kept.ColRange(a.firstKey, k.klen), dav, acc)
-	w.MulNT(d, dav, s.keys(a.l.kv, 1, k.b, k.h, k.klen), false)
+	w.MulTN(k.dv.RowRange(a.firstKey, k.klen), kept.ColRange(a.firstKey, k.klen), dav, acc)
+	w.MulNT(d, dav, k.v, false)
 	if s.drop.Attention > 0 {
 		s.dropAttention(a.index, k, d, d)
 	}
@@ -350,12 +427,6 @@ func (s *Segment) scoreAgain(w *Exec, l *activations, k *block) {
 		w.SoftmaxAgain(row(prob, i)[lo:hi], s.scale(), norm.most, norm.sum)
 		clearOutside(row(prob, i), lo, hi)
 	}
-}
-
-// keysFrom returns the gradient of the block's keys (or values, with part 1), from the first key
-// that needs a gradient.
-func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kernel.Matrix {
-	return s.keys(buf, part, k.b, k.h, k.klen).RowRange(a.firstKey, k.klen)
 }
 
 // addBiasGrads adds a layer's part of the gradients of r_w_bias and r_r_bias. Layers may share

@@ -8,8 +8,9 @@ func (s *Segment) eachRow(x *Exec, t rowTask, from, to int) {
 }
 
 func (s *Segment) eachCol(x *Exec, t colTask, width int) {
-	s.cols = colPass{t, width}
-	x.Parallel((width+colBlock-1)/colBlock, &s.cols)
+	block := max(colBlock, (width+x.Threads()-1)/x.Threads())
+	s.cols = colPass{t, width, block}
+	x.Parallel((width+block-1)/block, &s.cols)
 }
 
 func (s *Segment) addBias(x *Exec, y, bias []float32, width, from, to int) {

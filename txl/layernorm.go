@@ -46,16 +46,23 @@ type normGradsPass struct {
 }
 
 func (p *normGradsPass) doCols(w *Exec, lo, hi int) {
-	if p.dbias.sum != nil {
-		p.dbias.doCols(w, lo, hi)
-	}
 	if p.dgain == nil {
+		p.dbias.doCols(w, lo, hi)
 		return
 	}
-	dgain, dy := p.dgain[lo:hi], p.dbias.dy
+	var dbias []float32
+	if p.dbias.sum != nil {
+		dbias = p.dbias.sum[lo:hi]
+	}
+	dgain := p.dgain[lo:hi]
+	clear(dbias)
 	clear(dgain)
 	for r := range p.dbias.rows {
 		i, j := r*p.width+lo, r*p.width+hi
-		w.LayerNormGain(dgain, dy[i:j], p.x[i:j], p.norm.mean[r], p.norm.rstd[r])
+		dy := p.dbias.dy[i:j]
+		if dbias != nil {
+			w.Add(dbias, dbias, dy)
+		}
+		w.LayerNormGain(dgain, dy, p.x[i:j], p.norm.mean[r], p.norm.rstd[r])
 	}
 }

@@ -1,7 +1,6 @@
 package txl
 
-// rowBlock and colBlock are the numbers of rows and columns in one parallel task. They do not
-// depend on the number of threads, so the order of sums does not either.
+// rowBlock is the number of rows in one parallel task, and colBlock the minimum number of columns.
 const (
 	rowBlock = 32
 	colBlock = 64
@@ -24,20 +23,20 @@ func (p *rowPass) Do(w *Exec, i int) {
 }
 
 // colTask is an operation that sums over rows. Each parallel task has a block of columns, and sums
-// all rows in order.
+// all rows in order. So the number of columns in a block does not affect results.
 type colTask interface {
 	doCols(w *Exec, lo, hi int)
 }
 
 type colPass struct {
-	task  colTask
-	width int
+	task         colTask
+	width, block int
 }
 
 // Do implements kernel.Task: it processes block i of the columns.
 func (p *colPass) Do(w *Exec, i int) {
-	lo := i * colBlock
-	p.task.doCols(w, lo, min(lo+colBlock, p.width))
+	lo := i * p.block
+	p.task.doCols(w, lo, min(lo+p.block, p.width))
 }
 
 // rowOf returns row r of a matrix with rows of the given width.

@@ -135,6 +135,7 @@ type attention struct {
 	l      *activations
 	index  int
 	n0, n1 int // queries n0 to n1-1
+	parts  int // forward: number of tasks for each head, which share its blocks evenly
 	seg    *Segment
 
 	firstKey  int  // backward: first key and value that need a gradient
@@ -374,9 +375,10 @@ func rowsOf(buf []float32, lo, hi, width int) kernel.Matrix {
 //	backward 12 H d n klen
 //
 // minus the masked part. Each thread uses 8 queryBlock (klen + queryBlock) bytes: 2 MB for 3,800
-// rows of memory. The backward pass needs the attention probabilities. The forward pass keeps them
-// if those of a whole segment fit in keptBytes. Otherwise the backward pass recomputes the same
-// bits, with 4 H d n klen more operations.
+// rows of memory. With several streams, each thread uses 16 d klen bytes more. The backward pass
+// needs the attention probabilities. The forward pass keeps them if those of a whole segment fit in
+// keptBytes. Otherwise the backward pass recomputes the same bits, with 4 H d n klen more
+// operations.
 const (
 	queryBlock = 64
 	keptBytes  = 64 << 20

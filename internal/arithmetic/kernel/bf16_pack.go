@@ -1,6 +1,6 @@
 package kernel
 
-// lines are the rows of op(A), or the columns of op(B), from a given line and index k on.
+// lines are the rows of op(A), or the columns of op(B).
 type lines struct {
 	data, add []float32
 	stride    int
@@ -8,50 +8,48 @@ type lines struct {
 	along bool
 }
 
-// linesOf returns the rows of m if along is true, else its columns, from the given line and index k
-// on.
-func linesOf(m Matrix, along bool, line, k int) lines {
-	l := lines{data: m.Data, add: m.Add, stride: m.Stride, along: along}
-	if along {
-		return l.from(line*m.Stride + k)
-	}
-	return l.from(k*m.Stride + line)
+// linesOf returns the rows of m if along is true, else its columns.
+func linesOf(m Matrix, along bool) lines {
+	return lines{data: m.Data, add: m.Add, stride: m.Stride, along: along}
 }
 
-func (l lines) from(at int) lines {
-	l.data = l.data[at:]
+// from returns the elements from the given line and index k on, and those to add to them.
+func (l *lines) from(line, k int) (data, add []float32) {
+	at := k*l.stride + line
+	if l.along {
+		at = line*l.stride + k
+	}
 	if l.add != nil {
-		l.add = l.add[at:]
+		add = l.add[at:]
 	}
-	return l
+	return l.data[at:], add
 }
 
-// packPanel packs n <= 32 lines of k <= bf16BlockK elements. The tiles are those of the right
-// operand if right is set, else those of the left operand. The packed lines from n on have
-// arbitrary content, since their results are dropped. Missing elements of a line are zero.
-func (s *bf16Scratch) packPanel(v Vectors, dst []uint32, l lines, n, k int, right bool) {
-	for k0 := 0; k0 < k; k0 += tileK {
-		for line := 0; line < n; line += tileLines {
-			at := line*l.stride + k0
-			if !l.along {
-				at = k0*l.stride + line
-			}
-			tile := (*[tileWords]uint32)(dst[tileAt(k0/tileK, line):])
-			s.packTile(v, tile, l.from(at), min(tileLines, n-line), min(tileK, k-k0), right)
+// packPanel packs n <= 32 lines, each with k <= bf16BlockK elements, from the given line and index
+// k0 on. The tiles are those of the right operand if right is set, else those of the left operand.
+// The packed lines from n on have arbitrary content, since their results are dropped. Missing
+// elements of a line are zero.
+func (s *bf16Scratch) packPanel(v Vectors, dst []uint32, l *lines, line, k0, n, k int, right bool) {
+	for step := 0; step*tileK < k; step++ {
+		for i := 0; i < n; i += tileLines {
+			data, add := l.from(line+i, k0+step*tileK)
+			s.packTile(v, (*[tileWords]uint32)(dst[tileAt(step, i):]), data, add, l.stride,
+				min(tileLines, n-i), min(tileK, k-step*tileK), l.along, right)
 		}
 	}
 }
 
-func (s *bf16Scratch) packTile(v Vectors, dst *[tileWords]uint32, l lines, n, k int, right bool) {
-	transposed := l.along == right
+func (s *bf16Scratch) packTile(v Vectors, dst *[tileWords]uint32, data, add []float32,
+	stride, n, k int, along, right bool) {
+	transposed := along == right
 	out := dst
 	if transposed {
 		out = &s.tile
 	}
-	if l.along {
-		v.pairsAlong(out, l.data, l.add, l.stride, n, k)
+	if along {
+		v.pairsAlong(out, data, add, stride, n, k)
 	} else {
-		v.pairsAcross(out, l.data, l.add, l.stride, n, k)
+		v.pairsAcross(out, data, add, stride, n, k)
 	}
 	if transposed {
 		v.transposeTile(dst, out)

@@ -475,9 +475,9 @@ func BenchmarkPackBF16(b *testing.B) {
 				b.Run(fmt.Sprintf("along=%t/right=%t/add=%t", along, right, add),
 					func(b *testing.B) {
 						b.SetBytes(4 * panelLines * k)
+						l := linesOf(src, along)
 						for b.Loop() {
-							s.packPanel(e, s.right[:], linesOf(src, along, 0, 0), panelLines, k,
-								right)
+							s.packPanel(e, s.right[:], &l, 0, 0, panelLines, k, right)
 						}
 					})
 			}
