@@ -7,13 +7,10 @@ func (e *engine) multiplyBF16(p *product, i0, i1, j0, j1 int) {
 	for k0 := 0; k0 < p.k; k0 += bf16BlockK {
 		k := min(bf16BlockK, p.k-k0)
 		steps := (k + tileK - 1) / tileK
-		for i := i0; i < i1; i += panelLines {
-			at := (i - i0) / panelLines * steps * 2 * tileWords
-			s.packPanel(e.vectors, s.left[at:], &a, i, k0, min(panelLines, i1-i), k, false)
-		}
+		s.pack(e.vectors, s.left[:], &a, i0, k0, i1-i0, k, false)
 		for j := j0; j < j1; j += panelLines {
 			cols := min(panelLines, j1-j)
-			s.packPanel(e.vectors, s.right[:], &b, j, k0, cols, k, true)
+			s.pack(e.vectors, s.right[:], &b, j, k0, cols, k, true)
 			s.tiles(i1-i0, cols, steps, p.c.Data[i0*p.c.Stride+j:], p.c.Stride, p.acc || k0 > 0)
 		}
 	}

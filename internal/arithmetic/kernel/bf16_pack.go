@@ -25,17 +25,22 @@ func (l *lines) from(line, k int) (data, add []float32) {
 	return l.data[at:], add
 }
 
-// packPanel packs n <= 32 lines, each with k <= bf16BlockK elements, from the given line and index
-// k0 on. The tiles are those of the right operand if right is set, else those of the left operand.
+// pack packs n lines, each with k <= bf16BlockK elements, from the given line and index k0 on, into
+// panels. The tiles are those of the right operand if right is set, else those of the left operand.
 // The packed lines from n on have arbitrary content, since their results are dropped. Missing
-// elements of a line are zero.
-func (s *bf16Scratch) packPanel(v Vectors, dst []uint32, l *lines, line, k0, n, k int, right bool) {
-	for step := 0; step*tileK < k; step++ {
-		for i := 0; i < n; i += tileLines {
-			data, add := l.from(line+i, k0+step*tileK)
-			s.packTile(v, (*[tileWords]uint32)(dst[tileAt(step, i):]), data, add, l.stride,
-				min(tileLines, n-i), min(tileK, k-step*tileK), l.along, right)
+// elements of a line are zero. The order of the tiles follows the memory that pack reads.
+func (s *bf16Scratch) pack(v Vectors, dst []uint32, l *lines, line, k0, n, k int, right bool) {
+	steps, groups := (k+tileK-1)/tileK, (n+tileLines-1)/tileLines
+	for t := range steps * groups {
+		step, group := t/groups, t%groups
+		if l.along {
+			step, group = t%steps, t/steps
 		}
+		i, at := group*tileLines, step*tileK
+		data, add := l.from(line+i, k0+at)
+		tile := dst[i/panelLines*steps*2*tileWords+tileAt(step, i%panelLines):]
+		s.packTile(v, (*[tileWords]uint32)(tile), data, add, l.stride, min(tileLines, n-i),
+			min(tileK, k-at), l.along, right)
 	}
 }
 

@@ -477,7 +477,7 @@ func BenchmarkPackBF16(b *testing.B) {
 						b.SetBytes(4 * panelLines * k)
 						l := linesOf(src, along)
 						for b.Loop() {
-							s.packPanel(e, s.right[:], &l, 0, 0, panelLines, k, right)
+							s.pack(e, s.right[:], &l, 0, 0, panelLines, k, right)
 						}
 					})
 			}

@@ -47,13 +47,6 @@ func (e *engine) set(a Arithmetic) {
 	e.arithmetic, e.vectors, e.micro, e.few = a, Vectors{i}, i.micro(), i.fewRows()
 }
 
-func (e *engine) pieceRows() int {
-	if e.arithmetic.Precision == BF16 {
-		return bf16BlockRows
-	}
-	return blockRows
-}
-
 func (e *engine) alloc() {
 	bf16 := e.arithmetic.Precision == BF16
 	switch {

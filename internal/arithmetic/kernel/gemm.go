@@ -40,7 +40,11 @@ func (x *Exec) multiply(name string, rightK int) {
 	if p.m*p.n*p.k < parallelWork {
 		threads = 1
 	}
-	p.cut(threads, x.engine.pieceRows(), x.engine.micro.cols)
+	if x.engine.arithmetic.Precision == BF16 {
+		p.cutBF16(threads)
+	} else {
+		p.cut(threads, x.engine.micro.cols)
+	}
 	if pieces := p.rowPieces * p.colPieces; threads > 1 {
 		x.Parallel(pieces, p)
 	} else {

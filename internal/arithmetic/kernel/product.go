@@ -12,18 +12,41 @@ type product struct {
 	width             int
 }
 
-// cut divides C into pieces of about equal size, with at most the given number of rows. On one
-// thread the columns are not divided, since each piece would pack the same rows of A again. With
-// several threads, every thread gets a few pieces, as long as each piece has several panels.
-func (p *product) cut(threads, rows, width int) {
+// cut divides C into pieces of about equal size, with at most blockRows rows. On one thread the
+// columns are not divided, since each piece would pack the same rows of A again. With several
+// threads, every thread gets a few pieces, as long as each piece has several panels.
+func (p *product) cut(threads, width int) {
 	const piecesPerThread, panelsPerPiece = 3, 4
-	p.rowPieces = (p.m + rows - 1) / rows
+	p.rowPieces = (p.m + blockRows - 1) / blockRows
 	p.rows = (p.m + p.rowPieces - 1) / p.rowPieces
 	p.width = width
 	p.panels, p.colPieces = (p.n+width-1)/width, 1
 	if threads > 1 {
 		want := (threads*piecesPerThread + p.rowPieces - 1) / p.rowPieces
 		p.colPieces = min(want, max(threads, p.panels/panelsPerPiece), p.panels)
+	}
+}
+
+// cutBF16 is cut for a product in bfloat16. Each piece packs its rows of A and its columns of B. So
+// pieces are large and nearly square. The threads get equal numbers of pieces, or several each.
+func (p *product) cutBF16(threads int) {
+	const enough = 3 // pieces for each thread
+	lines := func(n int) int { return (n + panelLines - 1) / panelLines }
+	p.rowPieces, p.colPieces = (p.m+bf16BlockRows-1)/bf16BlockRows, 1
+	p.width, p.panels = panelLines, lines(p.n)
+	for {
+		n := p.rowPieces * p.colPieces
+		moreRows, moreCols := p.rowPieces < lines(p.m), p.colPieces < p.panels
+		switch {
+		case n%threads == 0 || n >= enough*threads || !moreRows && !moreCols:
+			p.rows = (p.m + p.rowPieces - 1) / p.rowPieces
+			p.rowPieces = (p.m + p.rows - 1) / p.rows
+			return
+		case moreRows && (!moreCols || p.m*p.colPieces >= p.n*p.rowPieces):
+			p.rowPieces++
+		default:
+			p.colPieces++
+		}
 	}
 }
 
