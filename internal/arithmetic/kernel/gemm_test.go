@@ -96,6 +96,39 @@ func TestLargeProductsOverSeveralPieces(t *testing.T) {
 	})
 }
 
+// The pieces of a product cover each element once, in every precision and on any number of threads.
+func TestPiecesCoverAProduct(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.OneOf(rapid.IntRange(1, 70), rapid.IntRange(1, 9000))
+		p := product{m: size.Draw(t, "m"), n: size.Draw(t, "n")}
+		threads, most := rapid.IntRange(1, 200).Draw(t, "threads"), blockRows
+		if rapid.Bool().Draw(t, "bf16") {
+			most = bf16BlockRows
+			p.cutBF16(threads)
+		} else {
+			p.cut(threads, portableCols)
+		}
+		area := 0
+		for i := range p.rowPieces * p.colPieces {
+			i0, i1, j0, j1 := p.piece(i)
+			require.Less(t, i0, i1)
+			require.Less(t, j0, j1)
+			require.LessOrEqual(t, i1-i0, most)
+			row, col := i/p.colPieces, i%p.colPieces
+			if row > 0 {
+				_, end, _, _ := p.piece(i - p.colPieces)
+				require.Equal(t, end, i0)
+			}
+			if col > 0 {
+				_, _, _, end := p.piece(i - 1)
+				require.Equal(t, end, j0)
+			}
+			area += (i1 - i0) * (j1 - j0)
+		}
+		require.Equal(t, p.m*p.n, area)
+	})
+}
+
 func TestProductOverNoKIsZeroOrLeavesC(t *testing.T) {
 	x := NewExec(1)
 	for _, form := range forms {
