@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -334,6 +335,36 @@ func TestRescueFindsFramesBehindDamage(t *testing.T) {
 		keep := choose(want, nil, 0)
 		require.Equal(t, keep, piece{r.Start, r.End})
 	})
+}
+
+// A zero that a valid frame has anyway does not show that its sector was never written.
+func TestKnownZerosAreNoUnwrittenSector(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		sizes  []int
+		damage int // the byte of the last frame
+	}{
+		{"a zero of the size, behind a damaged body", []int{31, 392}, frameHead},
+		{"a zero of the offset, before a damaged head",
+			append(slices.Repeat([]int{5}, 90), 62, 10), frameHead - 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			path, b, begins := framed(t, dir, 'x', test.sizes...)
+			last := begins[len(begins)-1]
+			alone := min(sectorBytes-last%sectorBytes, len(b)%sectorBytes)
+			require.Equal(t, 1, alone, "bytes of the frame in one of its sectors")
+			b[last+test.damage] ^= 1
+			require.NoError(t, os.WriteFile(path, b, 0o600))
+			s, err := open(dir, Options{ReadOnly: true}, unsynced{})
+			require.NoError(t, err)
+			defer s.Close()
+			x, err := s.Get(background, "a")
+			require.NoError(t, err)
+			var damage *storage.CorruptError
+			require.ErrorAs(t, x.Err, &damage)
+		})
+	}
 }
 
 // The text of a record may look like a frame. If the frame of that record is damaged, a rescue must

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"math/bits"
 
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
@@ -228,30 +229,35 @@ func decodeRecord(b []byte) (r storage.Record, err error) {
 //   - The file ends within the frame.
 //   - A sector of the frame reads as zeros, because it was never written. If the head of the frame
 //     is invalid, the sector must be in the head.
+//
+// The zeros with which the frame begins because of its offset, and ends because of its size, show
+// nothing about a sector.
 func torn(rest []byte, begin, offset int64) bool {
 	at, all, verifies := frameBegins(rest)
 	size := int64(len(rest))
+	first := int64(bits.TrailingZeros64(uint64(offset)) / 8)
 	switch {
 	case size < frameHead:
 		return true
 	case !verifies:
-		return unwritten(rest, begin, frameHead) && nextFrame(rest, offset) == len(rest)
+		return unwritten(rest, begin, first, frameHead) && nextFrame(rest, offset) == len(rest)
 	case at != offset || size > all:
 		return false
 	}
-	return size < all || unwritten(rest, begin, size)
+	last := size - int64(bits.LeadingZeros32(uint32(all-frameHead-frameTail))/8)
+	return size < all || unwritten(rest, begin, first, last)
 }
 
-// unwritten reports whether a disk sector in the first bytes of a frame reads as zeros, as if the
-// disk had not written it. rest begins with the frame, which is at byte begin of the file. first is
-// the number of bytes to examine. Bytes of a sector outside the frame are ignored.
-func unwritten(rest []byte, begin, first int64) bool {
-	for at := int64(0); at < first; {
-		n := min(int64(len(rest))-at, sectorBytes-(begin+at)%sectorBytes)
-		if len(bytes.Trim(rest[at:at+n], "\x00")) == 0 {
+// unwritten reports whether a disk sector with some of the frame's bytes in [first,last) reads as
+// zeros, as if the disk had not written it. rest begins with the frame, which is at byte begin of
+// the file. Bytes of a sector outside the frame are ignored.
+func unwritten(rest []byte, begin, first, last int64) bool {
+	for at := int64(0); at < last; {
+		end := min(int64(len(rest)), at+sectorBytes-(begin+at)%sectorBytes)
+		if end > first && len(bytes.Trim(rest[at:end], "\x00")) == 0 {
 			return true
 		}
-		at += n
+		at = end
 	}
 	return false
 }
