@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -62,6 +63,9 @@ on average. The model does not learn the typed text.`,
 }
 
 func (k *suggesting) run(c *cobra.Command) error {
+	if err := k.check(); err != nil {
+		return err
+	}
 	opening, err := k.stream.request()
 	if err != nil {
 		return err
@@ -81,6 +85,22 @@ func (k *suggesting) run(c *cobra.Command) error {
 		printSuggestions(out, found.Candidates)
 		return nil
 	})
+}
+
+// check checks the flags whose names differ from the fields of the request, or whose values JSON
+// cannot represent.
+func (k *suggesting) check() error {
+	switch {
+	case !utf8.ValidString(k.typed):
+		return usagef("--typed is %q, expected UTF-8", k.typed)
+	case k.n < 1 || k.n > session.OfferedMax:
+		return usagef("--candidates is %d, expected 1 to %d", k.n, session.OfferedMax)
+	case !(k.least >= 0 && k.least <= 1):
+		return usagef("--min-probability is %v, expected 0 to 1", k.least)
+	case k.within < 0 || k.within > session.SuggestWithinMax:
+		return usagef("--within is %v, expected 0s to %v", k.within, session.SuggestWithinMax)
+	}
+	return nil
 }
 
 // request builds the request. A positive time below a millisecond is rounded up to one millisecond,

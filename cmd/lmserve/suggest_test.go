@@ -19,6 +19,21 @@ func TestSuggestRoundsAShortTimeUp(t *testing.T) {
 	}
 }
 
+func TestSuggestRefusesFlagsByTheirNames(t *testing.T) {
+	for found, flags := range map[string][]string{
+		`--candidates is 0, expected 1 to 20`:       {"-n", "0"},
+		`--within is 20s, expected 0s to 10s`:       {"--within", "20s"},
+		`--within is -1s, expected 0s to 10s`:       {"--within", "-1s"},
+		`--min-probability is NaN, expected 0 to 1`: {"--min-probability", "NaN"},
+		`--typed is "caf\xc3", expected UTF-8`:      {"--typed", "caf\xc3"},
+		`--min-probability is 1.5, expected 0 to 1`: {"--min-probability", "1.5"},
+	} {
+		_, stderr, code := lmserve("", append([]string{"suggest"}, flags...)...)
+		require.Equal(t, 2, code, flags)
+		require.Equal(t, "lmserve: "+found+"\n", stderr)
+	}
+}
+
 func TestSuggestPrintsNoControlCharacters(t *testing.T) {
 	var out strings.Builder
 	printSuggestions(&out, []client.SuggestedText{

@@ -189,7 +189,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 		Client: cl, Score: score, Line: report.line, Behind: status.behind, Note: status.note,
 	}
 	if report.incidents != nil {
-		w.Before = report.before
+		w.Before, w.Waiting = report.before, report.heard
 	}
 	if k.field != "" {
 		w.Field = follow.ParseField(k.field)

@@ -24,6 +24,13 @@ type silence struct {
 	told  bool
 }
 
+// heard records that a source is not silent: it has text, although no line is scored yet.
+func (r *lineReport) heard(source string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heardLocked(source)
+}
+
 func (r *lineReport) heardLocked(source string) {
 	if r.incidents.silences == nil {
 		r.incidents.silences = map[string]*silence{}

@@ -35,6 +35,20 @@ func TestWatchTellsThatALogStopped(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "silence"), "its lines do not tell")
 }
 
+// While the server is down, a log has lines that it cannot score. This is no silence of the log.
+func TestLogThatWaitsForTheServerIsNotSilent(t *testing.T) {
+	var out bytes.Buffer
+	r := newLineReport(&out, &out, false)
+	r.incidents = &incidentReport{}
+	r.heardLocked("app.log")
+	r.incidents.silences["app.log"].since = time.Now().Add(-time.Hour)
+	r.heard("app.log")
+	require.Empty(t, r.silentSince(time.Now().Add(-silenceLeast)))
+	r.silentAfter("app.log", client.IncidentList{SilentSeconds: new(30.)})
+	r.tellSilences(time.Now())
+	require.Empty(t, out.String())
+}
+
 // From the timestamps in a log, the server derives how long a silence must last to be unusual.
 func TestIncidentsSayWhenSilenceIsUnusual(t *testing.T) {
 	url, stop := serving(t, "--model", "counts")

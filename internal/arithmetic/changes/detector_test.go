@@ -140,6 +140,21 @@ func TestPauseOfTheLogIsNoSilence(t *testing.T) {
 	}
 }
 
+func TestNoonOfTwelveHourClockIsNoChange(t *testing.T) {
+	for _, layout := range []string{"01/02/2006 03:04:05 PM", "Jan 2, 2006 3:04:05 PM"} {
+		var log [][]byte
+		for i := range 8000 {
+			stamp := midday.Add(time.Duration(i-3600) * time.Second).Format(layout)
+			text := fmt.Sprintf("%s INFO request %d is done", stamp, i*31%97)
+			if i%30 == 1 {
+				text = stamp + " INFO probe: heartbeat ok"
+			}
+			log = append(log, []byte(text))
+		}
+		require.Empty(t, take(New(), log), layout)
+	}
+}
+
 func TestNumberOutsideItsPastIsReported(t *testing.T) {
 	log := accessLog{took: func(i int, usual float64) float64 {
 		if i == 1800 {

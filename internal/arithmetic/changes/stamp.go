@@ -13,12 +13,12 @@ type stamp struct {
 	from, to int   // bounds of the stamp in the line; both 0 if the line has none
 }
 
-// stampOf returns the first time stamp of a line. A stamp is hh:mm:ss with its fraction, its zone
-// and the date before it. At the beginning of a line, it can also be a Unix time of ten digits
-// (seconds) or 13 digits (milliseconds).
+// stampOf returns the first time stamp of a line. A stamp is hh:mm:ss with its fraction, AM or PM,
+// its zone and the date before it. With AM or PM, the hour may have one digit. At the beginning of
+// a line, it can also be a Unix time of ten digits (seconds) or 13 digits (milliseconds).
 func stampOf(line []byte) stamp {
 	head := line[:min(len(line), stampBytes)]
-	for i := 2; ; i++ {
+	for i := 1; ; i++ {
 		next := -1
 		if i < len(head) {
 			next = bytes.IndexByte(head[i:], ':')
@@ -30,16 +30,22 @@ func stampOf(line []byte) stamp {
 		if i+6 > len(head) {
 			return epoch(head)
 		}
-		if i > 2 && isDigit(head[i-3]) || head[i+3] != ':' {
+		from, hour := hourBefore(head, i)
+		if from == i || head[i+3] != ':' {
 			continue
 		}
-		hour, minute, second := twoDigits(head[i-2:]), twoDigits(head[i+1:]), twoDigits(head[i+4:])
-		if min(hour, minute, second) < 0 || hour > 23 || minute > 59 || second > 60 {
+		minute, second := twoDigits(head[i+1:]), twoDigits(head[i+4:])
+		if min(minute, second) < 0 || hour > 23 || minute > 59 || second > 60 {
 			continue
 		}
 		millis, to := fraction(line, i+6)
+		if at, half := halfAfter(line, to, hour); half > 0 {
+			hour, to = hour%12+half-12, at
+		} else if i-from == 1 {
+			continue
+		}
 		millis += ((hour*60+minute)*60 + second) * 1000
-		return stamp{millis: millis % dayMillis, from: dateBefore(line, i-2),
+		return stamp{millis: millis % dayMillis, from: dateBefore(line, from),
 			to: zoneAfter(line, to)}
 	}
 }
@@ -65,6 +71,38 @@ func fraction(line []byte, i int) (millis int64, to int) {
 		unit /= 10
 	}
 	return millis, i
+}
+
+// hourBefore returns the hour that ends before the colon at i, and the offset of its first digit.
+// Without one or two digits there, the offset is i.
+func hourBefore(line []byte, i int) (from int, hour int64) {
+	switch {
+	case !isDigit(line[i-1]), i > 2 && isDigit(line[i-2]) && isDigit(line[i-3]):
+		return i, 0
+	case i > 1 && isDigit(line[i-2]):
+		return i - 2, twoDigits(line[i-2:])
+	}
+	return i - 1, int64(line[i-1] - '0')
+}
+
+// halfAfter returns the end of AM or PM after a time that ends at i, with or without a space. The
+// result half is the hour at which this half of the day ends: 12 or 24. Without AM or PM, it is 0.
+func halfAfter(line []byte, i int, hour int64) (to int, half int64) {
+	to = i
+	if to < len(line) && line[to] == ' ' {
+		to++
+	}
+	if hour < 1 || hour > 12 || to+2 > len(line) || line[to+1]|0x20 != 'm' ||
+		to+2 < len(line) && (isLetter(line[to+2]) || isDigit(line[to+2])) {
+		return i, 0
+	}
+	switch to += 2; line[to-2] | 0x20 {
+	case 'a':
+		return to, 12
+	case 'p':
+		return to, 24
+	}
+	return i, 0
 }
 
 func dateBefore(line []byte, i int) int {

@@ -43,7 +43,7 @@ func readOrdinary(path string) ([]string, error) {
 	} else if !os.IsNotExist(err) {
 		return nil, err
 	}
-	return log[:min(len(log), changedLines)], nil
+	return log[:min(len(log), changedLines)], checkLength(path, log)
 }
 
 // found has the number of injected changes of one kind and strength. For each reported change it

@@ -16,8 +16,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -58,9 +60,7 @@ func main() {
 	case *calibration:
 		err = printCalibration(paths, *maxBytes)
 	default:
-		err = eachLog(paths, *maxBytes, func(name string, log []string) {
-			compare(log, *seeds).print(os.Stdout, name)
-		})
+		err = printComparisons(os.Stdout, paths, *maxBytes, *seeds)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "linebench:", err)
@@ -84,7 +84,28 @@ func eachLog(paths []string, maxBytes int, f func(name string, log []string)) er
 	return nil
 }
 
+// checkLength returns an error if a log has too few lines: only lines after the first `old` lines
+// are evaluated.
+func checkLength(path string, log []string) error {
+	if len(log) <= old {
+		return fmt.Errorf("%s: found %d lines, expected more than %d", path, len(log), old)
+	}
+	return nil
+}
+
 func split(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
+
+func printComparisons(w io.Writer, paths []string, maxBytes, seeds int) error {
+	var short error
+	err := eachLog(paths, maxBytes, func(name string, log []string) {
+		if wrong := checkLength(name, log); wrong != nil {
+			short = cmp.Or(short, wrong)
+			return
+		}
+		compare(log, seeds).print(w, name)
+	})
+	return cmp.Or(err, short)
+}
 
 func printCalibration(paths []string, maxBytes int) error {
 	total := calibration{}

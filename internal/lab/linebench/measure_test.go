@@ -1,7 +1,10 @@
 package main
 
 import (
+	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,4 +84,15 @@ func TestLabelledLinesAreFoundByRating(t *testing.T) {
 	require.Equal(t, 1., m.hits, "the highest one of six is anomalous")
 	require.InDelta(t, (1./1+2./(2+1.5))/2, m.incidentAP, 1e-12, "a tie counts as half")
 	require.Equal(t, .5, m.incidents)
+}
+
+func TestLogThatIsTooShortIsRefused(t *testing.T) {
+	for _, text := range []string{"", "one line\n"} {
+		path := filepath.Join(t.TempDir(), "short.log")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		err := printComparisons(io.Discard, []string{path}, math.MaxInt, 1)
+		require.ErrorContains(t, err, "short.log: found 1 lines, expected more than 50")
+		err = printChanges(io.Discard, []string{path})
+		require.ErrorContains(t, err, "short.log: found 1 lines, expected more than 50")
+	}
 }

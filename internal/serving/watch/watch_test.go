@@ -350,3 +350,41 @@ func TestReadTextIsNotReportedAsArriving(t *testing.T) {
 	require.Len(t, told, 1)
 	require.EqualValues(t, 100, told[0].Bytes)
 }
+
+// The time that a program takes to complete a line is not a delay of watch.
+func TestBeginningOfLineIsNotBehind(t *testing.T) {
+	var told []Behind
+	f := &feeding{
+		Watcher: &Watcher{Behind: func(b Behind) { told = append(told, b) }},
+		unread:  func() int64 { return 5 },
+	}
+	f.look(true)
+	_, err := await(t.Context(), f, func(context.Context) (string, error) {
+		time.Sleep(lookEvery + 10*time.Millisecond)
+		return "a line\n", nil
+	})
+	require.NoError(t, err)
+	f.look(true)
+	require.Len(t, told, 2)
+	require.Zero(t, told[1].Age)
+}
+
+// A source whose text the server does not take is not silent.
+func TestSourceThatWaitsForTheServerIsTold(t *testing.T) {
+	cl, err := client.New("http://127.0.0.1:1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var told []string
+	f := &feeding{name: "app.log", Watcher: &Watcher{
+		Client: cl, Note: func(string) {}, Behind: func(Behind) {},
+		Waiting: func(source string) {
+			if told = append(told, source); len(told) == 2 {
+				cancel()
+			}
+		},
+	}, unread: func() int64 { return 0 }}
+	f.feeder = cl.NewFeeder("s", f.options())
+	require.Error(t, f.feed(ctx, []byte("a line\n")))
+	require.Equal(t, []string{"app.log", "app.log"}, told)
+}

@@ -42,6 +42,9 @@ type Watcher struct {
 	// Behind is called several times a second while a stream is fed. Its argument says how far
 	// scoring is behind.
 	Behind func(Behind)
+	// Waiting is called again and again while a source has text that the server does not take. It
+	// may be nil.
+	Waiting func(source string)
 	// Note gets messages for the user.
 	Note func(text string)
 	// Field is a path in lines of JSON: only the value at that path is fed. If Field is nil, whole
@@ -142,6 +145,9 @@ func (f *feeding) note(format string, args ...any) {
 const noteEvery = 10 * time.Second
 
 func (f *feeding) waiting(cause error, pause time.Duration) {
+	if f.Waiting != nil {
+		f.Waiting(f.name)
+	}
 	if time.Since(f.waited) > noteEvery {
 		f.waited = time.Now()
 		f.note("waiting for the server: %v", cause)
@@ -298,6 +304,11 @@ func (f *feeding) end() error {
 func await[T any](
 	ctx context.Context, f *feeding, next func(context.Context) (T, error),
 ) (T, error) {
+	defer func(began time.Time) {
+		if time.Since(began) > lookEvery { // only the beginning of a line can have waited so long
+			f.lag = lag{}
+		}
+	}(time.Now())
 	if f.untold || f.keeper != nil && f.keeper.stale {
 		soon, cancel := context.WithTimeout(ctx, reportEvery)
 		p, err := next(soon)
