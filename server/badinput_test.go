@@ -91,6 +91,12 @@ func badQueries() (all []badInput) {
 			api.ProblemInvalidParameter, field,
 		})
 	}
+	for _, query := range []string{"learn=false;unit=line", "offset=5%", "learn=false%zz"} {
+		all = append(all, badInput{
+			"POST", "/v1/sessions/web/score?" + query, textBody, contract.MediaJSON, "some text",
+			api.ProblemInvalidParameter, "",
+		})
+	}
 	return append(all, badInput{
 		"POST", "/v1/sessions/web/score?updates=true&learn=false", textBody, contract.MediaNDJSON,
 		"some text", api.ProblemInvalidParameter, "updates",

@@ -85,6 +85,13 @@ func TestBodiesOfOtherKindsAreRefused(t *testing.T) {
 		p := requireProblem(t, resp, api.ProblemUnsupportedMediaType)
 		require.Equal(t, c.header, *p.Field)
 	}
+	r, err := http.NewRequest("POST", g.url+path+"/score", strings.NewReader("gzip of gzip"))
+	require.NoError(t, err)
+	r.Header = http.Header{"Content-Type": {"text/plain"}, "Content-Encoding": {"identity", "gzip"}}
+	resp, err := g.client.Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	requireProblem(t, resp, api.ProblemUnsupportedMediaType)
 	require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
 }
 

@@ -63,6 +63,10 @@ func TestUsersHaveSessionsWhereTheServerWasToldSo(t *testing.T) {
 		session(g, "one", "ann"),
 		"a session that was deleted is made anew",
 	)
+	ann = session(g, "one", "ann")
+	g.send("PATCH", "/v1/sessions/"+ann, `{"labels":{"user":"eve"}}`)
+	require.Equal(t, ann, session(g, "one", "eve"), "the label decides")
+	require.NotEqual(t, ann, session(g, "one", "ann"), "the label decides")
 
 	plain := newOpenAIRig(t, Options{Keys: ring.Ring})
 	require.Empty(t, session(plain, "one", "ann"))

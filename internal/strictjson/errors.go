@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -71,7 +72,7 @@ const quotedMax = 80
 // have megabytes.
 func quote(s string) string {
 	if len(s) > quotedMax {
-		return strconv.Quote(s[:quotedMax]) + "…"
+		return strconv.Quote(strings.ToValidUTF8(s[:quotedMax], "")) + "…"
 	}
 	return strconv.Quote(s)
 }

@@ -67,6 +67,8 @@ func TestCheckTellsWhereAndWhat(t *testing.T) {
 		`{"é":{"a.b":{"":[0,{"x":1,"x":2}]}}}`: {ErrDuplicate, 27, `"é"."a.b".""[1].x`, "again"},
 		`{"` + strings.Repeat("n", 1000) + `":x`: {ErrSyntax, 1004, `"` + strings.Repeat("n", 80) +
 			`"…`, "looking for beginning of value"},
+		`{"n` + strings.Repeat("é", 50) + `":x`: {ErrSyntax, 105, `"n` + strings.Repeat("é", 39) +
+			`"…`, "looking for beginning of value"},
 	} {
 		err := Check([]byte(text))
 		var e *Error

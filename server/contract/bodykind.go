@@ -46,9 +46,11 @@ func (o *Operation) CheckBodyKind(r *http.Request) *problem.Problem {
 	return nil
 }
 
-// CodingOf returns the Content-Encoding of a request's body in lower case, or "" for identity.
+// CodingOf returns the Content-Encoding of a request's body in lower case, or "" for identity. If
+// the header is repeated, CodingOf returns all its values.
 func CodingOf(r *http.Request) string {
-	coding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
+	all := strings.Join(r.Header.Values("Content-Encoding"), ", ")
+	coding := strings.ToLower(strings.TrimSpace(all))
 	if coding == "identity" {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -79,9 +80,13 @@ func pathParams(r *http.Request) map[string]string {
 }
 
 // checkQuery refuses unknown and repeated parameters, so that a mistyped name does not go
-// unnoticed.
+// unnoticed. It also refuses a malformed query, because URL.Query drops malformed parameters.
 func (o *Operation) checkQuery(r *http.Request) *problem.Problem {
-	query := r.URL.Query()
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return problem.New(api.ProblemInvalidParameter,
+			fmt.Sprintf("The query of the URL is malformed: %v.", err))
+	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if o.parameter(name) == nil {
 			return problem.Field(api.ProblemInvalidParameter, name,

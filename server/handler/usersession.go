@@ -38,7 +38,8 @@ func (u *users) session(
 	defer u.mu.Unlock()
 	name := userName{who.Key, model, user}
 	if id = u.mu.byName[name]; id != "" {
-		if _, err := sessions.Get(who, id); err == nil {
+		info, err := sessions.Get(who, id)
+		if err == nil && info.Labels[userLabel] == user {
 			return id, nil
 		}
 	}

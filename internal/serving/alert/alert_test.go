@@ -280,6 +280,19 @@ func TestRestartTellsOpenIncidentOnce(t *testing.T) {
 	b.alerts(t, 6)
 }
 
+// After a restart, a server sends no reminders for sessions that another server has.
+func TestRestartForgetsSessionsThatLeft(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "alerts.json")
+	n := start(t, &account{}, file)
+	n.Incident(web, "", incident(1), nil)
+	n.Kept()
+	n.Left(web.ID)
+	require.Zero(t, n.Close(0))
+	n = start(t, &account{}, file)
+	require.Empty(t, n.firing())
+	require.Zero(t, n.Close(0))
+}
+
 func TestVerdictDecides(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	n := start(t, c, "", receiver(t, b.URL))

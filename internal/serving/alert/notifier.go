@@ -149,6 +149,7 @@ func (n *Notifier) Left(session string) {
 	for id, o := range n.open {
 		if o.Alert.Session.ID == session {
 			delete(n.open, id)
+			n.store.changed()
 		}
 	}
 }

@@ -96,10 +96,10 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	} else {
 		room := max(0, lineMax-c.line)
 		c.line += len(line)
-		if len(line) > room {
-			c.Notes.skip(len(line)-room, fmt.Sprintf(
+		if whole := len(line); whole > room {
+			line = wholeChars(line[:room])
+			c.Notes.skip(whole-len(line), fmt.Sprintf(
 				"lines of more than %d bytes are cut: the rest of each is skipped", lineMax))
-			line = line[:room]
 		}
 	}
 	if ended {
@@ -113,6 +113,19 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	if ended && !(binary && begins) {
 		c.text = append(c.text, '\n')
 	}
+}
+
+// wholeChars returns a text without an incomplete character at its end.
+func wholeChars(text []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if end := text[len(text)-n:]; utf8.RuneStart(end[0]) {
+			if !utf8.FullRune(end) {
+				text = text[:len(text)-n]
+			}
+			break
+		}
+	}
+	return text
 }
 
 // container matches the prefix that a container runtime (CRI) writes before each part of a line. F

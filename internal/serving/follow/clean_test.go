@@ -42,6 +42,22 @@ func TestCleanLinesAreUTF8(t *testing.T) {
 	}
 }
 
+func TestCleanCutsLongLinesBetweenCharacters(t *testing.T) {
+	for _, front := range []string{"y", "é", "8=\x01four"} {
+		for _, char := range []string{"é", "日", "😀"} {
+			for room := range 4 {
+				begin := strings.Repeat(front, (lineMax-room)/len(front))
+				begin += strings.Repeat("z", lineMax-room-len(begin))
+				c, _ := cleaner()
+				got := string(c.Clean([]byte(begin + char + char + "\n")))
+				want := begin + strings.Repeat(char, room/len(char))
+				require.Equal(t, want+"\n", got, "%s %s %d", front, char, room)
+				require.EqualValues(t, len(begin+char+char)-len(want), c.Notes.Skipped())
+			}
+		}
+	}
+}
+
 func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	const at = "2026-11-21T03:25:33.123456789Z "
 	long := strings.Repeat("y", lineMax)

@@ -364,6 +364,8 @@ func TestMessagePackIsReadAsJSONIs(t *testing.T) {
 			1, 1, 2),
 			`{"log":[null,true,0.5,"Bw==",{"1":2}]}` + "\n"},
 		"two": {append(map1(0xa1, 'a'), map1(0xa1, 'b')...), "a\nb\n"},
+		"query": {append([]byte{0x81, 0xa4, 'p', 'a', 't', 'h', 0xa8}, "?a=1&b<2"...),
+			`{"path":"?a=1&b<2"}` + "\n"},
 	} {
 		text, _, err := MessagePack(c.body, nil)
 		require.NoError(t, err, name)

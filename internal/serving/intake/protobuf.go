@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -136,12 +137,15 @@ func appendValues(to []byte, list field, depth int) (_ []byte, err error) {
 	return append(to, end), err
 }
 
+// appendText appends a text as a JSON string, in which <, > and & stay as they are.
 func appendText(to []byte, text string) []byte {
-	quoted, err := json.Marshal(text)
-	if err != nil {
+	all := bytes.NewBuffer(to)
+	e := json.NewEncoder(all)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(text); err != nil {
 		panic(err) // a string can always be written as JSON
 	}
-	return append(to, quoted...)
+	return bytes.TrimSuffix(all.Bytes(), []byte{'\n'})
 }
 
 // appendFloat appends a number as JSON. Infinities and NaN become strings, because JSON has no such
