@@ -137,7 +137,7 @@ var trainFlags = []trainFlag{
 	{"scheme", "Meta.Scheme", "meta, joint: method of meta-training, online or window (Algorithm " +
 		"1 of the paper)"},
 	{"meta-steps", "Meta.Steps", "meta: steps (default: one pass over the text, 0.25 to 1 " +
-		"million tokens; for window, the value of --steps)"},
+		"million tokens; for window, three passes, 1 to 20 million tokens)"},
 	{"chunk", "Meta.Chunk", "meta, joint: tokens between two updates of the fast weights " +
 		"(default 64; window: 128; words: 50)"},
 	{"meta-lr", "Meta.Rate", "meta, joint: maximum learning rate of the meta-learners (default " +

@@ -187,3 +187,10 @@ func TestOptionsAreNamedByFlags(t *testing.T) {
 	}
 	require.Equal(t, train.StoreDefault, c.Flags().Lookup("store").DefValue)
 }
+
+// The steps of window training do not depend on --steps.
+func TestTrainHelpNamesTheStepsOfWindows(t *testing.T) {
+	help := strings.Join(strings.Fields(must(t, "", "train", "--help")), " ")
+	require.NotContains(t, help, "the value of --steps")
+	require.Contains(t, help, "for window, three passes, 1 to 20 million tokens")
+}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -101,6 +99,10 @@ func (t *tuning) check() error {
 				"one method, or --statistics")
 		}
 	}
+	if t.methods != nil && len(t.methods) == 0 {
+		return fmt.Errorf("--methods is empty, expected %s, or %s",
+			strings.Join(tune.Methods(), ", "), methodsNone)
+	}
 	if t.data == "" && t.methods != nil || t.out == "" {
 		return errors.New("--data or --out is missing, expected both: a directory of documents " +
 			"and a file for the model")
@@ -114,7 +116,7 @@ func (t *tuning) check() error {
 	if t.maxBytes < 0 {
 		return fmt.Errorf("--max-bytes is %d, expected 0 (no limit) or more", t.maxBytes)
 	}
-	if _, err := os.Stat(filepath.Dir(t.out)); err != nil {
+	if err := train.CanWrite(t.out); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
 	return nil

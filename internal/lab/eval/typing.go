@@ -189,12 +189,13 @@ type typing struct {
 // document simulates the typing of one document, for each number of bytes in Read, with all methods
 // and modes. It skips numbers that leave too few characters to type.
 func (e *typing) document(ctx context.Context, name string, text []byte) error {
-	begin := min(slices.Max(e.Read), lastCharacters(text, e.Window))
+	most := min(slices.Max(e.Read), lastCharacters(text, e.Window))
+	begin := most
 	for begin > 0 && !utf8.RuneStart(text[begin]) {
 		begin--
 	}
 	for _, read := range e.Read {
-		if read > begin {
+		if read > most {
 			e.res.TooShort = append(e.res.TooShort, TooShort{name, int64(len(text)), read})
 			e.progress(int64(e.Window * typingPasses * len(e.Methods)))
 			continue
@@ -202,7 +203,8 @@ func (e *typing) document(ctx context.Context, name string, text []byte) error {
 		for _, method := range e.Methods {
 			score := TypingScore{Document: name, Domain: documents.Domain(name), Read: read,
 				Method: method}
-			if err := e.score(ctx, &score, text[begin-read:begin], text[begin:]); err != nil {
+			before := text[max(0, begin-read):begin]
+			if err := e.score(ctx, &score, before, text[begin:]); err != nil {
 				return err
 			}
 			e.res.Scores = append(e.res.Scores, score)

@@ -234,3 +234,15 @@ func TestTypingSaysWhatWasWrong(t *testing.T) {
 	_, err := Typing(ctx, m, typingFolder(t), TypingOptions{Read: []int64{9}, Window: 9})
 	require.ErrorIs(t, err, context.Canceled)
 }
+
+// A number of bytes to read may end inside a character. Then the session reads less.
+func TestTypingBeginsAtACharacter(t *testing.T) {
+	dir := t.TempDir()
+	text := strings.Repeat("größe ", 100)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte(text), 0o600))
+	res, err := Typing(t.Context(), small(t, 0), dir, TypingOptions{Read: []int64{2, 3}, Window: 5,
+		Methods: []string{stream.Counts}})
+	require.NoError(t, err)
+	require.Empty(t, res.TooShort)
+	require.Len(t, res.Scores, 2)
+}

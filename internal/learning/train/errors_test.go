@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -161,4 +162,80 @@ func TestDivergenceLeavesTheLastCheckpoint(t *testing.T) {
 			require.Zero(t, v-v, "%s has %v", a.name, v)
 		}
 	}
+}
+
+// spoiled is pretraining in which a step makes a weight NaN.
+type spoiled struct{ *pretraining }
+
+func (p spoiled) step() (Outcome, error) {
+	o, err := p.pretraining.step()
+	p.lm.W[0] = float32(math.NaN())
+	return o, err
+}
+
+func TestDivergenceInAValidationIsAnError(t *testing.T) {
+	o := TinyPretraining(t)
+	o.Dir = filepath.Join(t.TempDir(), "run")
+	o.Valid, o.Validation = WriteText(t, 100), ValidationOptions{Every: 1, Bytes: 50}
+	r, _, err := open(o)
+	require.NoError(t, err)
+	defer r.x.Close()
+	p, err := r.newPhase(PhasePretrain)
+	require.NoError(t, err)
+	r.at.Phase = PhasePretrain
+	err = r.loop(context.Background(), spoiled{p.(*pretraining)})
+	require.ErrorIs(t, err, ErrDiverged)
+	require.ErrorContains(t, err, "phase pretrain, step 1: the validation loss is NaN")
+	require.NoFileExists(t, r.file(lastName))
+}
+
+// A later run, or a resumed run, would read checkpoints and models in the folder of the text.
+func TestResultsAreNotWrittenIntoTheText(t *testing.T) {
+	o := TinyPretraining(t)
+	valid := WriteText(t, 100)
+	for _, path := range []string{o.Data, filepath.Join(o.Data, "run"), filepath.Join(valid, "a",
+		"run")} {
+		for field, change := range map[string]func(*Options){
+			"Dir": func(o *Options) { o.Dir = path }, "Out": func(o *Options) { o.Out = path },
+		} {
+			o := o
+			o.Valid = valid
+			change(&o)
+			_, err := Run(context.Background(), o)
+			var option *OptionError
+			require.ErrorAs(t, err, &option)
+			require.Equal(t, field, option.Field)
+			require.ErrorContains(t, err, path+", expected a path outside of ")
+		}
+	}
+	o.Dir, o.Out = filepath.Join(o.Data, ".run"), o.Data+".safetensors"
+	for range 2 {
+		_, err := Run(context.Background(), o)
+		require.NoError(t, err)
+		o.Resume = true
+	}
+}
+
+func TestNameIsCheckedBeforeTheTraining(t *testing.T) {
+	o := TinyMeta(t, SchemeOnline)
+	o.Phases, o.Init, o.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone
+	o.Name = strings.Repeat("x", 129)
+	var told recorder
+	o.Observer = &told
+	_, err := Run(context.Background(), o)
+	require.ErrorContains(t, err, "expected at most 128 printable characters")
+	for _, e := range told.events {
+		_, stepped := e.(Stepped)
+		require.False(t, stepped)
+	}
+}
+
+func TestReportWithoutAModelFile(t *testing.T) {
+	r := Report{Unit: PerByte, Model: "tiny-1", Stored: &Measurement{Static: 2}}
+	require.Equal(t, "model tiny-1, valid bits/byte static 2.0000, 0s in this run\n", r.String())
+	r.Out = "m"
+	require.Equal(t, "model tiny-1, valid bits/byte static 2.0000, written to m, 0s in this "+
+		"run\n", r.String())
+	r.Stored = nil
+	require.Equal(t, "model tiny-1 written to m, 0s in this run\n", r.String())
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/lmserve/lmserve/internal/learning/train/optim"
 )
 
 // validationsDefault is the number of validations in a phase if the options give no interval.
@@ -77,6 +79,10 @@ func (r *runner) validate(ctx context.Context, p stepper, static *float64) (v Me
 	}
 	if v, err = r.valid.measure(ctx, m, static); err != nil {
 		return v, err
+	}
+	if !optim.Finite(v.score()) {
+		return v, fmt.Errorf("%w: phase %s, step %d: the validation loss is %v: try a lower "+
+			"learning rate%s", ErrDiverged, r.at.Phase, r.at.Step, v.score(), r.lastCheckpoint())
 	}
 	v.Step = r.at.Step
 	best := r.at.validated(v)

@@ -34,6 +34,9 @@ func open(o Options) (*runner, *checkpoint, error) {
 	if err := r.o.validate(); err != nil {
 		return nil, nil, err
 	}
+	if _, err := r.model(nil); err != nil { // the name may be invalid
+		return nil, nil, err
+	}
 	// Sessions of the model would refuse a smaller chunk.
 	if c, least := r.o.Meta.Chunk, stream.ChunkMin(r.base); c != 0 && c < least {
 		return nil, nil, &OptionError{"Meta.Chunk", fmt.Sprint(c),

@@ -161,7 +161,7 @@ type MetaOptions struct {
 	Scheme string `json:"scheme"` // SchemeOnline (also "") or SchemeWindow
 	// Steps is the number of optimizer steps in PhaseMeta. With the online scheme, 0 means one pass
 	// over the text, but at least 256 Ki tokens and at most 1 Mi. With the window scheme, 0 means
-	// as much text as in pretraining.
+	// three passes over the text, but at least 1 Mi tokens and at most 20 Mi.
 	Steps int `json:"steps"`
 	// Chunk is the number of tokens between two writes of the fast weights. 0 means the value of
 	// the existing meta-learners. For new meta-learners, 0 means 64 (online), 128 (window) or 50

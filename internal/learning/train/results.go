@@ -161,7 +161,10 @@ func (r Report) String() string {
 	}
 	fmt.Fprintf(&b, "model %s", r.Model)
 	if r.Stored != nil {
-		fmt.Fprintf(&b, ", %s,", r.Stored)
+		fmt.Fprintf(&b, ", %s", r.Stored)
+	}
+	if r.Stored != nil && r.Out != "" {
+		b.WriteByte(',')
 	}
 	if r.Out != "" {
 		fmt.Fprintf(&b, " written to %s", r.Out)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -162,6 +163,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		"Threads":          func(o *Options) { o.Threads = -1 },
 		"Pretrain.Batch":   func(o *Options) { o.Pretrain.Batch = -1 },
 		"Pretrain.Dropout": func(o *Options) { o.Pretrain.Dropout = 1 },
+		"Pretrain.Clip":    func(o *Options) { o.Pretrain.Clip = math.Inf(-1) },
 		"Pretrain.Warmup": func(o *Options) {
 			o.Pretrain.Steps, o.Pretrain.Warmup = 10,
 				11

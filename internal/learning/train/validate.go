@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -47,6 +49,16 @@ func (o Options) validate() error {
 	if o.Resume && o.Dir == "" {
 		return &OptionError{"Dir", "empty", "the folder of the checkpoint to resume from"}
 	}
+	for _, text := range []string{o.Data, o.Valid} {
+		want := "a path outside of " + text + ", because all files in it are text"
+		switch {
+		case text == "" || text == ValidNone:
+		case isText(text, o.Dir):
+			return &OptionError{"Dir", o.Dir, want}
+		case isText(text, o.Out):
+			return &OptionError{"Out", o.Out, want}
+		}
+	}
 	return cmp.Or(
 		within("Threads", o.Threads, 1, threadsMax),
 		within("CheckpointEvery", o.CheckpointEvery, 1, stepsMax),
@@ -61,6 +73,22 @@ func (o Options) validate() error {
 		within("Joint.Steps", o.Joint.Steps, 0, stepsMax),
 		o.Joint.SlowOptions.validate("Joint", o.Joint.Steps),
 	)
+}
+
+// isText reports whether a later run would read the file or folder at path as text of dir. Names
+// that begin with a dot are not read.
+func isText(dir, path string) bool {
+	from, err := filepath.Abs(dir)
+	if err != nil || path == "" {
+		return false
+	}
+	to, err := filepath.Abs(path)
+	if err != nil {
+		return false
+	}
+	inside, err := filepath.Rel(from, to)
+	return err == nil && (inside == "." ||
+		!strings.Contains("/"+filepath.ToSlash(inside), "/."))
 }
 
 func (o Options) validatePhases() error {
@@ -123,7 +151,7 @@ func (s SlowOptions) validate(prefix string, steps int) error {
 		between(prefix+".Rate", s.Rate, 0, 10),
 		between(prefix+".Final", s.Final, 0, 1),
 		within(prefix+".Warmup", s.Warmup, -1, cmp.Or(steps, stepsMax)),
-		between(prefix+".Clip", s.Clip, math.Inf(-1), math.MaxFloat64),
+		between(prefix+".Clip", s.Clip, -math.MaxFloat64, math.MaxFloat64),
 		between(prefix+".Dropout", s.Dropout, 0, .95),
 		between(prefix+".AttentionDropout", s.AttentionDropout, 0, .95),
 	)

@@ -226,5 +226,9 @@ func (p *pace) pause(took time.Duration) { p.started = p.started.Add(took) }
 func (p *pace) meanLoss() float64 { return p.loss / float64(p.steps) }
 
 func (p *pace) tokensPerSec(now time.Time) float64 {
-	return float64(p.tokens) / now.Sub(p.started).Seconds()
+	took := now.Sub(p.started).Seconds()
+	if took <= 0 { // a coarse clock may measure no time
+		return 0
+	}
+	return float64(p.tokens) / took
 }

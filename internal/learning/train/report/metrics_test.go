@@ -120,3 +120,11 @@ func TestProgressOfWordsIsPerplexity(t *testing.T) {
 		start.Add(lineFirst))
 	require.Contains(t, out.String(), "loss 2.0794  perplexity 8.00  ")
 }
+
+// A coarse clock may measure no time for a short step. JSON has no infinity.
+func TestSpeedWithoutTime(t *testing.T) {
+	now := time.Now()
+	p := pace{every: 1, started: now, tokens: 5}
+	require.Zero(t, p.tokensPerSec(now))
+	require.InDelta(t, 2.5, p.tokensPerSec(now.Add(2*time.Second)), 1e-9)
+}
