@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,11 +35,11 @@ func (f *Folder) Backup(ctx context.Context) (_ storage.Backup, err error) {
 	if err := f.usable(); err != nil {
 		return nil, err
 	}
-	if !f.backingUp.CompareAndSwap(false, true) {
-		return nil, fmt.Errorf("storage: %s: %w", f.dir, storage.ErrBackup)
-	}
 	id := fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
 	b := &Backup{f: f, dir: filepath.Join(f.path(backupName), id)}
+	if !f.backup.CompareAndSwap(nil, b) {
+		return nil, fmt.Errorf("storage: %s: %w", f.dir, storage.ErrBackup)
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(f.fault("a backup of "+f.dir, err), b.Close())
@@ -82,15 +83,23 @@ func (b *Backup) link(ctx context.Context) (files []member, err error) {
 	return files, nil
 }
 
+// linkSession makes hard links to the files of a session. A backup continues despite damage to a
+// session, such as a missing file.
 func (b *Backup) linkSession(s *session, first map[inode]string) (files []member, err error) {
 	link, err := b.linker(s)
 	if err != nil {
 		return nil, err
 	}
+	from := b.f.sessionPath(s.id)
 	add := func(name string, bytes int64) error {
 		l, err := link(name)
 		if err != nil {
-			return err
+			_, missing := os.Lstat(filepath.Join(from, name))
+			if missing == nil || b.f.inPlace() != nil {
+				return err
+			}
+			b.f.report(corrupt(s, name, -1, missing))
+			return nil
 		}
 		m := member{name: path.Join(sessionsName, s.id, name), size: bytes}
 		if had, ok := first[l.file()]; ok && l.links > 1 {
@@ -101,24 +110,48 @@ func (b *Backup) linkSession(s *session, first map[inode]string) (files []member
 		files = append(files, m)
 		return nil
 	}
-	info, err := os.Lstat(filepath.Join(b.f.sessionPath(s.id), headName))
-	if err == nil {
-		err = add(headName, info.Size())
+	// The name of the claim file says where the log ends. A restored backup can thus tell damage at
+	// the log's end from a torn append, the partial write of a killed process.
+	claim := member{name: path.Join(sessionsName, s.id, claimName(s.epoch, s.end))}
+	if s.damage != nil {
+		err := b.f.eachFile(s, add)
+		if errors.Is(err, storage.ErrCorrupt) {
+			// the restored session is also damaged, because its file "head" is missing
+			return []member{claim}, nil
+		}
+		return files, err
 	}
+	size := int64(0)
+	if info, err := os.Lstat(filepath.Join(from, headName)); err == nil {
+		size = info.Size()
+	}
+	err = add(headName, size)
 	s.files(func(name string, _ links, bytes int64) {
 		if err == nil {
 			err = add(name, bytes)
 		}
 	})
-	// The name of the claim file says where the log ends. A restored backup can thus tell damage at
-	// the log's end from a torn append, the partial write of a killed process.
-	if s.damage == nil {
-		files = append(files,
-			member{name: path.Join(sessionsName, s.id, claimName(s.epoch, s.end))})
-	} else if errors.Is(err, os.ErrNotExist) {
-		return files, nil // a backup continues despite damage to a session, here a missing file
+	return append(files, claim), err
+}
+
+// eachFile visits all files in the folder of a damaged session, because the store may not know all
+// of them. The error is a storage.CorruptError if the folder cannot be read.
+func (f *Folder) eachFile(s *session, visit func(name string, bytes int64) error) error {
+	entries, err := f.files.ReadDir(f.sessionPath(s.id))
+	if err != nil {
+		return f.unread(s, "", err)
 	}
-	return files, err
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || !known(e.Name()) ||
+			strings.HasSuffix(e.Name(), temporary) {
+			continue
+		}
+		if err := visit(e.Name(), info.Size()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // linker returns a function that makes a hard link of a session's file for the backup. If the
@@ -155,14 +188,20 @@ func (b *Backup) ID() string { return filepath.Base(b.dir) }
 // Open returns a reader of the archive. Several readers may be open at once.
 func (b *Backup) Open() io.ReadSeekCloser { return &reader{b: b} }
 
-// Close ends the backup and removes the links. Reads from its readers then fail.
+// Close ends the backup and removes the links. Reads from its readers then fail. If Close fails,
+// the next deletion of a session removes the links, so that they keep no deleted text.
 func (b *Backup) Close() error {
 	b.end.Do(func() {
 		b.ended.Store(true)
 		if !b.f.readOnly {
 			b.err = b.f.shredTree(b.dir)
 		}
-		b.f.backingUp.Store(false)
+		if b.err != nil {
+			b.f.mu.Lock()
+			b.f.undone = append(b.f.undone, b.dir)
+			b.f.mu.Unlock()
+		}
+		b.f.backup.Store(nil)
 	})
 	return b.err
 }
@@ -173,6 +212,7 @@ type reader struct {
 	at   int64
 	open file
 	n    int
+	lost *member // the last member that could not be read completely
 }
 
 func (r *reader) Seek(offset int64, whence int) (int64, error) {
@@ -239,7 +279,7 @@ func (r *reader) content(n int, p []byte, at int64) (int, error) {
 		dir, name := path.Split(m.name)
 		in, _, err := r.b.f.open(filepath.Join(r.b.sessionPath(path.Base(dir)), name))
 		if err != nil {
-			return 0, fmt.Errorf("storage: backup: %w", err)
+			return r.unread(m, p, at, err)
 		}
 		r.open, r.n = in, n
 	}
@@ -250,7 +290,23 @@ func (r *reader) content(n int, p []byte, at int64) (int, error) {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return 0, fmt.Errorf("storage: backup: %s, byte %d: %w", m.name, at, err)
+	return r.unread(m, p, at, err)
+}
+
+// unread fills p with zeros if a file cannot be read because of damage, so that the damage affects
+// only one session of the backup. The checksums of the file then show the damage.
+func (r *reader) unread(m *member, p []byte, at int64, err error) (int, error) {
+	f := r.b.f
+	if errors.Is(err, storage.ErrUnavailable) || f.inPlace() != nil || r.b.ended.Load() {
+		return 0, fmt.Errorf("storage: backup: %s, byte %d: %w", m.name, at, err)
+	}
+	if r.lost != m {
+		r.lost = m
+		f.report(&storage.CorruptError{File: m.name, Byte: at, Offset: -1, What: err.Error(),
+			Session: path.Base(path.Dir(m.name))})
+	}
+	clear(p)
+	return len(p), nil
 }
 
 // Close closes the file that the reader has opened. It does not close the backup.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lmserve/lmserve/internal/powercut"
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
@@ -244,4 +246,207 @@ func TestDamageAtTheEndOfABackupIsFound(t *testing.T) {
 	_, err = s.Claim(background, "a")
 	require.ErrorIs(t, err, storage.ErrCorrupt)
 	require.NoError(t, s.Close())
+}
+
+// restoredFrom makes a backup of an open folder, and restores the backup into another folder.
+func restoredFrom(t *testing.T, s *Folder) (dir string, found []*storage.CorruptError) {
+	b, err := s.Backup(background)
+	require.NoError(t, err)
+	archive := readBackup(t, b)
+	require.NoError(t, b.Close())
+	dir = filepath.Join(t.TempDir(), "restored")
+	require.NoError(t, Restore(background, bytes.NewReader(archive), dir,
+		func(d *storage.CorruptError) { found = append(found, d) }))
+	return dir, found
+}
+
+func TestBackupHasLogOfDamagedSession(t *testing.T) {
+	for name, damage := range map[string]func(t *testing.T, session string){
+		"missing head": func(t *testing.T, session string) {
+			require.NoError(t, os.Remove(filepath.Join(session, headName)))
+		},
+		"damaged head": func(t *testing.T, session string) {
+			require.NoError(t, os.WriteFile(filepath.Join(session, headName), []byte("x"), 0o600))
+		},
+		"cut log": func(t *testing.T, session string) {
+			require.NoError(t, os.Truncate(filepath.Join(session, hexName(segmentPrefix, 0)), 200))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			want := damageable(t, dir)
+			require.NoError(t, os.Remove(filepath.Join(dir, indexName)))
+			session := filepath.Join(dir, sessionsName, "b")
+			damage(t, session)
+			entries, err := os.ReadDir(session)
+			require.NoError(t, err)
+			for _, readOnly := range []bool{false, true} {
+				s, err := open(dir, Options{ReadOnly: readOnly}, unsynced{})
+				require.NoError(t, err)
+				restored, found := restoredFrom(t, s)
+				require.NoError(t, s.Close())
+				require.Len(t, found, 1)
+				require.Equal(t, "b", found[0].Session)
+				for _, e := range entries {
+					content, err := os.ReadFile(filepath.Join(session, e.Name()))
+					require.NoError(t, err)
+					same, err := os.ReadFile(filepath.Join(restored, sessionsName, "b", e.Name()))
+					require.NoError(t, err)
+					require.Equal(t, content, same, e.Name())
+				}
+				s, err = open(restored, Options{ReadOnly: true}, unsynced{})
+				require.NoError(t, err)
+				got := eachDump(t, s)
+				require.NoError(t, s.Close())
+				require.Equal(t, want["a"], got["a"])
+			}
+		})
+	}
+}
+
+func TestBackupContinuesWithoutMissingFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	want := damageable(t, dir)
+	var told []error
+	s, err := open(dir, Options{Report: func(err error) { told = append(told, err) }}, unsynced{})
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(dir, sessionsName, "b", hexName(segmentPrefix, 0))))
+	restored, found := restoredFrom(t, s)
+	require.NoError(t, s.Close())
+	require.Len(t, told, 1)
+	require.ErrorIs(t, told[0], storage.ErrCorrupt)
+	require.Len(t, found, 1)
+	require.Equal(t, "b", found[0].Session)
+	s, err = open(restored, Options{ReadOnly: true}, unsynced{})
+	require.NoError(t, err)
+	require.Equal(t, want["a"], eachDump(t, s)["a"])
+	require.NoError(t, s.Close())
+}
+
+func TestBackupContinuesAfterUnreadableFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	want := damageable(t, dir)
+	for _, name := range []string{headName, hexName(segmentPrefix, 0), hexName(statePrefix, 332)} {
+		var told []error
+		report := func(err error) { told = append(told, err) }
+		s, err := open(dir, Options{Report: report}, hooked{before: func(path string) error {
+			if strings.HasSuffix(path, filepath.Join("b", name)) &&
+				strings.HasPrefix(path, filepath.Join(dir, backupName)) {
+				return &fs.PathError{Op: "open", Path: path, Err: errIO}
+			}
+			return nil
+		}})
+		require.NoError(t, err)
+		restored, found := restoredFrom(t, s)
+		require.NoError(t, s.Close())
+		require.Len(t, told, 1)
+		require.ErrorContains(t, told[0], "sessions/b/"+name+", byte 0, session b: open ")
+		require.NotEmpty(t, found)
+		for _, d := range found {
+			require.Equal(t, "b", d.Session)
+		}
+		s, err = open(restored, Options{ReadOnly: true}, unsynced{})
+		require.NoError(t, err)
+		got := eachDump(t, s)
+		require.NoError(t, s.Close())
+		require.Equal(t, want["a"], got["a"])
+		require.Equal(t, "damaged", got["b"])
+	}
+}
+
+// A full disk may refuse a hard link. Copies of the files would need even more space.
+func TestFullDiskCopiesNoFileForBackup(t *testing.T) {
+	d := newDisk(filepath.Join(t.TempDir(), "data"))
+	damageable(t, d.root)
+	s, err := open(d.root, Options{}, d)
+	require.NoError(t, err)
+	d.fault = func(o operation) error {
+		if o.kind == "link" {
+			return errNoSpace
+		}
+		return nil
+	}
+	_, err = s.Backup(background)
+	require.ErrorIs(t, err, storage.ErrNoSpace)
+	left, err := os.ReadDir(filepath.Join(d.root, backupName))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	require.NoError(t, s.Close())
+}
+
+// While a backup shares the last segment, an append begins a new segment. On a full disk, the
+// append fails and leaves an empty segment. Another backup then shares the empty segment, too.
+func TestAppendContinuesAfterFullDiskAndBackup(t *testing.T) {
+	d := newDisk(filepath.Join(t.TempDir(), "data"))
+	s, err := open(d.root, Options{}, d)
+	require.NoError(t, err)
+	epoch, err := s.Create(background, "a", nil, 0)
+	require.NoError(t, err)
+	at := int64(0)
+	add := func() error {
+		err := s.Append(background, "a", epoch, at, record{Text: []byte("text")})
+		if err == nil {
+			at += 4
+		}
+		return err
+	}
+	require.NoError(t, add())
+	for _, kind := range []string{"write", "open"} {
+		b, err := s.Backup(background)
+		require.NoError(t, err)
+		removed := kind == "write" // "open" fails only after the shared file is removed
+		d.fault = func(o operation) error {
+			removed = removed || o.kind == "remove"
+			if removed && o.kind == kind && strings.Contains(o.name, segmentPrefix) {
+				return errNoSpace
+			}
+			return nil
+		}
+		require.ErrorIs(t, add(), storage.ErrNoSpace, kind)
+		d.fault = nil
+		mustDump(t, s)
+		require.NoError(t, b.Close())
+	}
+	require.NoError(t, add())
+	recovered(t, powercut.After(d.events), filepath.Join(t.TempDir(), "left"), "",
+		powercut.OnlySynced, mark{state: mustDump(t, s)})
+	require.NoError(t, s.Close())
+	checked(t, d.root, "", false)
+}
+
+func TestDeletionErasesLinksOfFailedBackup(t *testing.T) {
+	d := newDisk(filepath.Join(t.TempDir(), "data"))
+	damageable(t, d.root)
+	s, err := open(d.root, Options{}, d)
+	require.NoError(t, err)
+	b, err := s.Backup(background)
+	require.NoError(t, err)
+	d.fault = func(o operation) error {
+		if o.kind == "remove" {
+			return errIO
+		}
+		return nil
+	}
+	require.ErrorIs(t, b.Close(), errIO)
+	d.fault = nil
+	require.NoError(t, s.Delete(background, "b", 0))
+	left, err := os.ReadDir(filepath.Join(d.root, backupName))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	require.NoError(t, s.Close())
+}
+
+func TestCloseEndsBackup(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	damageable(t, dir)
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	b, err := s.Backup(background)
+	require.NoError(t, err)
+	r := b.Open()
+	require.NoError(t, s.Close())
+	_, err = r.Read(make([]byte, 10))
+	require.ErrorIs(t, err, storage.ErrClosed)
+	checked(t, dir, "", false)
+	require.NoError(t, b.Close())
 }

@@ -41,16 +41,17 @@ func CheckWithProgress(
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	for _, stray := range f.strays() {
+	strays, failed := f.strays()
+	for _, stray := range strays {
 		visit(stray)
 	}
-	pace := func(context.Context) error { return nil }
+	pace := func(ctx context.Context) error { return ctx.Err() }
 	c := checker{f: f, visit: visit, pace: pace, read: func(int64) {}}
 	if progress != nil {
 		total := f.bytes()
 		c.read = func(n int64) { c.done += n; progress(min(c.done, total), total) }
 	}
-	return c.all(ctx)
+	return errors.Join(failed, c.all(ctx))
 }
 
 // bytes returns the total length of all files of sessions. A file that several sessions share is
@@ -63,8 +64,8 @@ func (f *Folder) bytes() (sum int64) {
 }
 
 // strays returns an error for each leftover of a killed process, and for each file whose name the
-// store does not use.
-func (f *Folder) strays() (found []*storage.CorruptError) {
+// store does not use. err is the error of the first folder that could not be read.
+func (f *Folder) strays() (found []*storage.CorruptError, err error) {
 	note := func(name, what string) {
 		found = append(found, &storage.CorruptError{File: filepath.ToSlash(name), Byte: -1,
 			Offset: -1,
@@ -72,18 +73,18 @@ func (f *Folder) strays() (found []*storage.CorruptError) {
 	}
 	const leftBehind = "left behind by a process that was killed; the next server start removes it"
 	for _, dir := range []string{makingName, removedName, backupName} {
-		entries, err := f.files.ReadDir(f.path(dir))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			note(dir, err.Error())
+		entries, failed := f.files.ReadDir(f.path(dir))
+		if !errors.Is(failed, fs.ErrNotExist) {
+			err = cmp.Or(err, failed)
 		}
 		for _, e := range entries {
 			note(filepath.Join(dir, e.Name()), leftBehind)
 		}
 	}
 	for _, id := range f.completeIDs() {
-		entries, err := f.files.ReadDir(f.sessionPath(id))
-		if err != nil {
-			note(filepath.Join(sessionsName, id), err.Error())
+		entries, failed := f.files.ReadDir(f.sessionPath(id))
+		if f.sessions[id].damage == nil {
+			err = cmp.Or(err, failed)
 		}
 		for _, e := range entries {
 			name := filepath.Join(sessionsName, id, e.Name())
@@ -95,7 +96,7 @@ func (f *Folder) strays() (found []*storage.CorruptError) {
 			}
 		}
 	}
-	return found
+	return found, err
 }
 
 func known(name string) bool {
@@ -116,13 +117,20 @@ type checker struct {
 	done  int64
 }
 
-func (c *checker) all(ctx context.Context) error {
+// all checks all sessions. If a session cannot be checked, all checks the others, and returns the
+// first error. It stops only when pace fails.
+func (c *checker) all(ctx context.Context) (err error) {
 	for _, id := range c.f.completeIDs() {
-		if err := c.session(ctx, id); err != nil {
-			return err
+		failed := c.session(ctx, id)
+		if failed == nil {
+			continue
 		}
+		if stop := c.pace(ctx); stop != nil {
+			return stop
+		}
+		err = cmp.Or(err, failed)
 	}
-	return nil
+	return err
 }
 
 // session checks the files of a session. It passes damage to visit, and returns only other errors.
@@ -221,7 +229,8 @@ type ScrubOptions struct {
 	Rest           time.Duration
 }
 
-// Scrub reads all sessions once, at a limited rate, and reports damage. It changes nothing.
+// Scrub reads all sessions once, at a limited rate, and reports damage. It changes nothing. The
+// error is of the first session that could not be read.
 func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
 	pause := time.Second / time.Duration(max(1, o.FilesPerSecond))
 	pace := func(ctx context.Context) error { return f.wait(ctx, pause) }
@@ -231,7 +240,11 @@ func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
 
 // ScrubForever repeats Scrub until the context ends or the folder is closed.
 func (f *Folder) ScrubForever(ctx context.Context, o ScrubOptions) {
-	for f.Scrub(ctx, o) == nil && f.wait(ctx, o.Rest) == nil {
+	for stopped := false; !stopped; stopped = f.wait(ctx, o.Rest) != nil {
+		err := f.Scrub(ctx, o)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, storage.ErrClosed) {
+			f.report(fmt.Errorf("the search for damage skipped at least one session: %w", err))
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package folder
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -241,26 +245,160 @@ func TestRescueTakesWhatReads(t *testing.T) {
 }
 
 func TestDamagedEpochStopsNoSession(t *testing.T) {
+	for name, c := range map[string]struct {
+		content string
+		fault   error
+	}{
+		"no number":   {content: "\x00000000000000000\n"},
+		"too large":   {content: "ffffffffffffffff\n"},
+		"unreadable":  {content: "0000000000010000\n", fault: errIO},
+		"not allowed": {content: "0000000000010000\n", fault: syscall.EACCES},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			s, err := open(dir, Options{}, unsynced{})
+			require.NoError(t, err)
+			first, err := s.Create(background, "a", []byte("{}"), 0)
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
+			path := filepath.Join(dir, epochName)
+			require.NoError(t, os.WriteFile(path, []byte(c.content), 0o600))
+			var told []error
+			o := Options{Report: func(err error) { told = append(told, err) }}
+			s, err = open(dir, o, hooked{before: func(path string) error {
+				if filepath.Base(path) == epochName {
+					return c.fault
+				}
+				return nil
+			}})
+			require.NoError(t, err)
+			require.Len(t, told, 1)
+			require.ErrorContains(t, told[0], epochName)
+			claimed, err := s.Claim(background, "a")
+			require.NoError(t, err)
+			require.Greater(t, claimed.Epoch, first)
+			require.NoError(t, s.Close())
+			s, err = open(dir, o, unsynced{})
+			require.NoError(t, err)
+			require.Len(t, told, 1, "the claim has written it anew")
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+func TestUnreadableFolderIsOneSessionsDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	s, err := open(dir, Options{}, unsynced{})
-	require.NoError(t, err)
-	first, err := s.Create(background, "a", []byte("{}"), 0)
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, epochName), []byte("\x00000000000000000\n"),
-		0o600))
+	want := damageable(t, dir)
+	require.NoError(t, os.Remove(filepath.Join(dir, indexName)))
 	var told []error
-	s, err = open(dir, Options{Report: func(err error) { told = append(told, err) }}, unsynced{})
+	s, err := open(dir, Options{Report: func(err error) { told = append(told, err) }},
+		hooked{before: func(path string) error {
+			if path == filepath.Join(dir, sessionsName, "b") {
+				return &fs.PathError{Op: "open", Path: path, Err: syscall.EACCES}
+			}
+			return nil
+		}})
 	require.NoError(t, err)
 	require.Len(t, told, 1)
-	require.ErrorContains(t, told[0], epochName)
-	claimed, err := s.Claim(background, "a")
-	require.NoError(t, err)
-	require.Greater(t, claimed.Epoch, first)
+	require.ErrorIs(t, told[0], storage.ErrCorrupt)
+	require.ErrorContains(t, told[0], "sessions/b, session b: ")
+	want["b"] = "damaged"
+	require.Equal(t, want, eachDump(t, s))
+	restored, found := restoredFrom(t, s)
 	require.NoError(t, s.Close())
-	s, err = open(dir, Options{Report: func(err error) { told = append(told, err) }}, unsynced{})
+	require.Len(t, found, 1, "the restored session must not seem to be empty")
+	s, err = open(restored, Options{ReadOnly: true}, unsynced{})
 	require.NoError(t, err)
-	require.Len(t, told, 1, "the claim has written it anew")
+	require.Equal(t, want, eachDump(t, s))
+	require.NoError(t, s.Close())
+}
+
+// A server that has no free file descriptor must not take a file that it cannot open for damage.
+func TestDescriptorShortageIsNoDamage(t *testing.T) {
+	for n, reached := int64(0), true; reached; n++ {
+		dir := filepath.Join(t.TempDir(), "data")
+		damageable(t, dir)
+		require.NoError(t, os.Remove(filepath.Join(dir, indexName)))
+		var opened atomic.Int64
+		files := hooked{before: func(string) error {
+			if opened.Add(1) == n+1 {
+				return errShortage
+			}
+			return nil
+		}}
+		report := func(err error) { require.NotErrorIs(t, err, storage.ErrCorrupt, "open %d", n) }
+		s, err := open(dir, Options{Report: report}, files)
+		if err == nil {
+			_, err = s.Fork(background, "a", "g", nil, storage.Cut{End: 121})
+			err = errors.Join(err, s.Scrub(background, ScrubOptions{
+				FilesPerSecond: 1 << 20, Report: func(d *storage.CorruptError) { report(d) },
+			}))
+			to, opening := open(filepath.Join(t.TempDir(), "rescued"), Options{}, unsynced{})
+			require.NoError(t, opening)
+			r, failed := rescue(background, s, to, s.sessions["a"])
+			if require.Empty(t, r.Lost, "open %d", n); failed == nil {
+				require.Equal(t, 1, r.Snapshots, "open %d", n)
+				require.Equal(t, s.sessions["a"].end, r.End, "open %d", n)
+			}
+			err = errors.Join(err, failed, to.Close(), s.Close())
+		}
+		require.NotErrorIs(t, err, storage.ErrCorrupt, "open %d", n)
+		reached = opened.Load() > n
+	}
+}
+
+func TestReportsDoNotOverlap(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	const sessions = 40
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	for n := range sessions {
+		_, err := s.Create(background, fmt.Sprint(n), nil, 0)
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Close())
+	for n := range sessions {
+		require.NoError(t, os.Remove(filepath.Join(dir, sessionsName, fmt.Sprint(n), headName)))
+	}
+	found := 0
+	require.NoError(t, Check(background, dir, func(*storage.CorruptError) {
+		before := found
+		time.Sleep(time.Millisecond)
+		found = before + 1
+	}))
+	require.Equal(t, sessions, found)
+}
+
+// A session that cannot be read now must not end the search for damage in other sessions.
+func TestScrubContinuesAfterErrors(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	damageable(t, dir)
+	path := filepath.Join(dir, sessionsName, "b", hexName(segmentPrefix, 0))
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	b[frameHead] ^= 1
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+	reports := 0
+	s, err := open(dir, Options{Report: func(err error) {
+		reports++
+		require.ErrorIs(t, err, storage.ErrUnavailable)
+	}}, hooked{before: func(path string) error {
+		if path == filepath.Join(dir, sessionsName, "a", hexName(segmentPrefix, 0)) {
+			return errShortage
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	found := 0
+	ctx, cancel := context.WithTimeout(background, 10*time.Second)
+	defer cancel()
+	s.ScrubForever(ctx, ScrubOptions{FilesPerSecond: 1 << 20, Report: func(*storage.CorruptError) {
+		if found++; found == 3 {
+			cancel()
+		}
+	}})
+	require.Equal(t, 3, found, "one in each round")
+	require.Equal(t, 2, reports, "one in each complete round")
 	require.NoError(t, s.Close())
 }
 
@@ -327,7 +465,9 @@ func TestRescueFindsFramesBehindDamage(t *testing.T) {
 			}
 		}
 		var r Rescued
-		require.Equal(t, want, f.pieces(f.sessions["a"], &r))
+		pieces, err := f.pieces(f.sessions["a"], &r)
+		require.NoError(t, err)
+		require.Equal(t, want, pieces)
 		out := filepath.Join(root, "out")
 		require.NoError(t, Rescue(background, dir, out, func(got Rescued) { r = got }))
 		require.NotEmpty(t, r.Lost)
@@ -378,7 +518,9 @@ func TestRescueFindsNoFrameInText(t *testing.T) {
 	f, err := open(dir, Options{ReadOnly: true}, unsynced{})
 	require.NoError(t, err)
 	defer f.Close()
-	require.Equal(t, []piece{{0, 10}, {510, 520}}, f.pieces(f.sessions["a"], new(Rescued)))
+	pieces, err := f.pieces(f.sessions["a"], new(Rescued))
+	require.NoError(t, err)
+	require.Equal(t, []piece{{0, 10}, {510, 520}}, pieces)
 }
 
 // A torn append is the incomplete record of a server that was killed during a write. Damage to a

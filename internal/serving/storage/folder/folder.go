@@ -37,14 +37,18 @@ type Folder struct {
 	// the identity of dir when it was opened; nil if the store is an archive
 	place    fs.FileInfo
 	readOnly bool
-	report   func(error) // receives errors that do not make a call fail
-	files    fileSystem
-	lock     *os.File
+	// report receives errors that do not make a call fail. It is safe for concurrent use.
+	report func(error)
+	files  fileSystem
+	lock   *os.File
 
 	// writing is read-locked by calls that change files. It is write-locked while no file may
 	// change: while a backup makes links, and during Close.
-	writing   sync.RWMutex
-	unlinking sync.Mutex
+	writing sync.RWMutex
+	// snapshotting is read-locked by calls that write a snapshot, before they lock writing. It is
+	// write-locked during Close.
+	snapshotting sync.RWMutex
+	unlinking    sync.Mutex
 
 	mu       sync.Mutex
 	closed   bool
@@ -57,8 +61,8 @@ type Folder struct {
 	undone   []string
 
 	usage     usage
-	temporary atomic.Int64 // the bytes of unfinished files
-	backingUp atomic.Bool
+	temporary atomic.Int64           // the bytes of unfinished files
+	backup    atomic.Pointer[Backup] // nil if no backup is open
 	closing   chan struct{}
 }
 
@@ -110,7 +114,7 @@ func (f *Folder) fault(doing string, err error) error {
 		return nil
 	case errors.Is(err, storage.ErrUnknown):
 		return fmt.Errorf("storage: %s: %w", doing, err)
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case isFull(err):
 		return fmt.Errorf("storage: %s: %w: %w", doing, storage.ErrNoSpace, err)
 	case errors.Is(err, fs.ErrNotExist):
 		if away := f.inPlace(); away != nil {
@@ -118,6 +122,10 @@ func (f *Folder) fault(doing string, err error) error {
 		}
 	}
 	return fmt.Errorf("storage: %s: %w: %w", doing, storage.ErrUnavailable, err)
+}
+
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // enter begins a call that changes files. If enter returns nil, the caller must call
@@ -161,6 +169,10 @@ func (f *Folder) with(ctx context.Context, id string, do func(s *session) error)
 		return err
 	}
 	defer s.release()
+	// usable is called again, because the folder may have been closed before the lock was taken
+	if err := f.usable(); err != nil {
+		return err
+	}
 	if s.gone {
 		return storage.NotFound(id)
 	}

@@ -3,11 +3,16 @@ package folder
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -34,6 +39,32 @@ func (u unsynced) OpenFile(name string, flag int, perm fs.FileMode) (file, error
 }
 
 func (unsynced) SyncDir(string) error { return nil }
+
+// hooked is a file system that calls a function before it opens a file, or reads or syncs a folder.
+// If the function returns an error, the operation fails with this error.
+type hooked struct {
+	unsynced
+	before func(path string) error
+}
+
+func (h hooked) OpenFile(name string, flag int, perm fs.FileMode) (file, error) {
+	if err := h.before(name); err != nil {
+		return nil, err
+	}
+	return h.unsynced.OpenFile(name, flag, perm)
+}
+
+func (h hooked) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := h.before(name); err != nil {
+		return nil, err
+	}
+	return h.unsynced.ReadDir(name)
+}
+
+func (h hooked) SyncDir(name string) error { return h.before(name) }
+
+// errShortage is the error of osFiles if no file descriptor is free.
+var errShortage = fmt.Errorf("%w: %w", storage.ErrUnavailable, syscall.EMFILE)
 
 func TestFolderIsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Backend {
@@ -240,4 +271,109 @@ func TestReadContinuesWhereForkCuts(t *testing.T) {
 	}))
 	require.Equal(t, "000000010002000300040005", text)
 	require.NoError(t, s.Close())
+}
+
+// numbered creates session a with ten records of four bytes. fork forks a part of the session.
+func numbered(t *testing.T) (s *Folder, fork func(id string, end int64)) {
+	s, err := open(filepath.Join(t.TempDir(), "data"), Options{}, unsynced{})
+	require.NoError(t, err)
+	epoch, err := s.Create(background, "a", []byte("{}"), 0)
+	require.NoError(t, err)
+	for n := range int64(10) {
+		require.NoError(t, s.Append(background, "a", epoch, 4*n,
+			record{Text: fmt.Appendf(nil, "%04d", n)}))
+	}
+	return s, func(id string, end int64) {
+		_, err := s.Fork(background, "a", id, []byte("{}"), storage.Cut{End: end})
+		require.NoError(t, err)
+	}
+}
+
+func TestReadContinuesAfterEveryFork(t *testing.T) {
+	s, fork := numbered(t)
+	fork("b", 8)
+	text := ""
+	require.NoError(t, s.Read(background, "a", 0, func(at int64, r record) error {
+		text += string(r.Text)
+		switch at {
+		case 0: // the forks split the segment that is read next
+			fork("c", 16)
+			fork("d", 28)
+		case 16: // Read has begun again, and the fork again splits the segment that is read next
+			fork("e", 36)
+		}
+		return nil
+	}))
+	require.Equal(t, "0000000100020003000400050006000700080009", text)
+	require.NoError(t, s.Close())
+}
+
+func TestReadMixesNoSessionsOfOneID(t *testing.T) {
+	s, fork := numbered(t)
+	fork("b", 8)
+	text := ""
+	require.ErrorIs(t, s.Read(background, "a", 0, func(at int64, r record) error {
+		text += string(r.Text)
+		if at > 0 {
+			return nil
+		}
+		require.NoError(t, s.Delete(background, "a", 0))
+		epoch, err := s.Create(background, "a", []byte("{}"), 0)
+		require.NoError(t, err)
+		return s.Append(background, "a", epoch, 0, record{Text: []byte("the text of another")})
+	}), storage.ErrNotFound)
+	require.Equal(t, "00000001", text)
+	require.NoError(t, s.Close())
+}
+
+// waits requires that Close, which begins during a call, returns only after the call. during must
+// be called once during the call.
+func waits(t *testing.T, s *Folder) (during func(), closed chan error) {
+	closed = make(chan error, 1)
+	return func() {
+		go func() { closed <- s.Close() }()
+		select {
+		case err := <-closed:
+			require.Fail(t, "Close did not wait", "%v", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}, closed
+}
+
+func TestCloseWaitsForSnapshot(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	epoch, err := s.Create(background, "a", nil, 0)
+	require.NoError(t, err)
+	during, closed := waits(t, s)
+	require.NoError(t, s.WriteSnapshot(background, "a", epoch, 0, func(io.Writer) error {
+		during()
+		return nil
+	}))
+	require.NoError(t, <-closed)
+	checked(t, dir, "", false)
+}
+
+// Snapshots reads the checksums of snapshots, and stores them in the session.
+func TestCloseWaitsForSessionLock(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	damageable(t, dir)
+	var during func()
+	var closed chan error
+	var begun atomic.Bool
+	s, err := open(dir, Options{}, hooked{before: func(path string) error {
+		if strings.HasPrefix(filepath.Base(path), statePrefix) && !begun.Swap(true) {
+			during()
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	during, closed = waits(t, s)
+	kept, err := s.Snapshots(background, "a")
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+	require.NoError(t, <-closed)
+	_, err = s.Snapshots(background, "a")
+	require.ErrorIs(t, err, storage.ErrClosed)
 }

@@ -108,6 +108,7 @@ func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 }
 
 // link makes a hard link to a file in dir, or copies the file if the file system has no hard links.
+// It copies nothing if the disk is full.
 func (f *Folder) link(path, dir string) (links, error) {
 	return f.linkAs(path, filepath.Join(dir, filepath.Base(path)))
 }
@@ -120,6 +121,9 @@ func (f *Folder) linkAs(path, to string) (links, error) {
 			return links{}, err
 		}
 		return linksOf(to, info), nil
+	}
+	if isFull(err) {
+		return links{}, err
 	}
 	in, _, opening := f.open(path)
 	if opening != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 
@@ -95,13 +94,14 @@ func (f *Folder) beginSegment(s *session, b []byte) error {
 	if err := f.remove(path); err != nil {
 		return err
 	}
+	if n := len(s.segments); n > 0 && s.segments[n-1].offset == s.end {
+		// The last segment is empty, and its file is removed. If the new segment cannot be created,
+		// settle must make the removal durable.
+		s.segments, s.unsynced = s.segments[:n-1], true
+	}
 	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|nonblock, 0o600)
 	if err != nil {
 		return err
-	}
-	if n := len(s.segments); n > 0 && s.segments[n-1].offset == s.end {
-		// the last segment is empty, and the new segment replaces it
-		s.segments = s.segments[:n-1]
 	}
 	// The new name must be durable before the segment has content. Otherwise a power cut could
 	// bring back an older file of the same name, which would hide the new records.
@@ -118,46 +118,48 @@ func (f *Folder) Read(
 	ctx context.Context, id string, from int64,
 	visit func(at int64, r storage.Record) error,
 ) error {
+	var begun *session
 	var s session
 	err := f.with(ctx, id, func(now *session) error {
 		if from < now.start || from > now.end {
 			return &storage.RangeError{Session: id, Offset: from, Start: now.start, End: now.end}
 		}
+		begun = now
 		s = session{id: id, start: now.start, end: now.end, segments: slices.Clone(now.segments)}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	next, refused := from, false
+	refused := false
 	visitNext := func(at int64, r storage.Record) error {
 		err := visit(at, r)
-		refused = err != nil
-		next = at + int64(len(r.Text))
+		refused, from = err != nil, at+int64(len(r.Text))
 		return err
 	}
-	err = f.readLog(ctx, &s, from, visitNext)
-	if refused || !errors.Is(err, storage.ErrCorrupt) {
-		return err
-	}
-	// The damage may only be apparent. During the read, another call may have deleted or trimmed
-	// the session, which overwrites its files. A fork may also have split one of its segments.
-	cut := false
-	gone := f.with(ctx, id, func(now *session) error {
-		if now.start > from {
-			return &storage.RangeError{Session: id, Offset: from, Start: now.start, End: now.end}
+	for err == nil {
+		err = f.readLog(ctx, &s, from, visitNext)
+		if refused || !errors.Is(err, storage.ErrCorrupt) {
+			return err
 		}
-		cut = len(now.segments) < len(s.segments) ||
-			!slices.Equal(now.segments[:len(s.segments)], s.segments)
-		s.segments = slices.DeleteFunc(slices.Clone(now.segments), func(g segment) bool {
-			return g.offset >= s.end && g.offset > 0
+		// The damage may only be apparent. During the read, another call may have deleted or
+		// trimmed the session, which overwrites its files. Forks may also have split segments.
+		damage := err
+		err = f.with(ctx, id, func(now *session) error {
+			n := len(s.segments)
+			switch {
+			case now != begun: // the session was deleted, and another one was created
+				return storage.NotFound(id)
+			case now.start > from:
+				return &storage.RangeError{Session: id, Offset: from, Start: now.start,
+					End: now.end}
+			case len(now.segments) >= n && slices.Equal(now.segments[:n], s.segments):
+				return damage
+			}
+			s.segments = slices.DeleteFunc(slices.Clone(now.segments), func(g segment) bool {
+				return g.offset >= s.end && g.offset > 0
+			})
+			return nil
 		})
-		return nil
-	})
-	if gone != nil || !cut {
-		return cmp.Or(gone, err)
 	}
-	return f.readLog(ctx, &s, next, visit)
+	return err
 }
 
 // errVisit marks an error that the function visit returned, in contrast to an error of reading.
@@ -213,16 +215,8 @@ func (f *Folder) readSegment(
 ) (end int64, err error) {
 	name := hexName(segmentPrefix, uint64(seg.offset))
 	b, err := f.read(f.file(s, segmentPrefix, seg.offset), seg.bytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		if away := f.inPlace(); away != nil {
-			return 0, away
-		}
-	}
-	if errors.Is(err, storage.ErrUnavailable) {
-		return 0, err
-	}
 	if err != nil {
-		return 0, corrupt(s, name, -1, err)
+		return 0, f.unread(s, name, err)
 	}
 	end = seg.offset
 	for at := int64(0); at < int64(len(b)) && end < before; {

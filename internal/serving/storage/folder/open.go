@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lmserve/lmserve/internal/serving/storage"
 	"golang.org/x/sync/errgroup"
@@ -19,8 +20,8 @@ import (
 type Options struct {
 	ReadOnly bool
 	Existing bool // the folder must exist; if false, Open creates a missing folder
-	// Report receives problems of the folder that do not prevent its opening: damage, and files
-	// that the store did not write. It may be nil.
+	// Report receives problems of the folder that make no call fail: damage, and files that the
+	// store did not write. Its calls do not overlap. It may be nil.
 	Report func(error)
 }
 
@@ -66,11 +67,16 @@ func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
 
 func newFolder(dir string, o Options, files fileSystem) *Folder {
 	f := &Folder{
-		dir: dir, readOnly: o.ReadOnly, report: o.Report, files: files,
+		dir: dir, readOnly: o.ReadOnly, files: files,
 		sessions: map[string]*session{}, complete: map[string]bool{}, closing: make(chan struct{}),
 	}
-	if f.report == nil {
-		f.report = func(error) {}
+	var reporting sync.Mutex
+	f.report = func(err error) {
+		reporting.Lock()
+		defer reporting.Unlock()
+		if o.Report != nil {
+			o.Report(err)
+		}
 	}
 	f.usage.init()
 	return f
@@ -161,28 +167,34 @@ func (f *Folder) unlock() error {
 	return f.lock.Close()
 }
 
-// loadEpoch reads a bound that is greater than all epochs given out so far. If the file is damaged,
-// loadEpoch uses epochLost, so that the damage makes no session unusable.
+// loadEpoch reads a bound that is greater than all epochs given out so far. If the file is damaged
+// or unreadable, loadEpoch uses epochLost, so that the damage makes no session unusable.
 func (f *Folder) loadEpoch() error {
 	b, err := f.read(f.path(epochName), 64)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
+	if errors.Is(err, storage.ErrUnavailable) {
 		return fmt.Errorf("storage: %w", err)
 	}
 	n, ok := parseName(strings.TrimSuffix(string(b), "\n"), "")
-	if !ok {
-		f.report(&storage.CorruptError{File: epochName, Byte: 0, Offset: -1,
-			What: fmt.Sprintf("%.40q, expected 16 hexadecimal digits and a newline", b)})
+	if err == nil && (!ok || n > epochMax) {
+		err = fmt.Errorf("%.40q, expected 16 hexadecimal digits of at most %x, and a newline", b,
+			uint64(epochMax))
+	}
+	if err != nil {
+		f.report(&storage.CorruptError{File: epochName, Byte: 0, Offset: -1, What: err.Error()})
 		n = epochLost
 	}
 	f.epoch, f.bound = n, n
 	return nil
 }
 
-// epochLost is greater than every epoch that a data folder reserves in practice.
-const epochLost = 1 << 48
+const (
+	// epochLost is greater than every epoch that a data folder reserves in practice.
+	epochLost = 1 << 48
+	epochMax  = 1 << 56 // a greater number in the file "epoch" is damage
+)
 
 const loadersMax = 16
 
@@ -281,8 +293,11 @@ func (f *Folder) tidy() {
 	}
 }
 
-// Close implements storage.Store.
+// Close implements storage.Store. It also waits for calls that have locked a session, and ends the
+// backup.
 func (f *Folder) Close() error {
+	f.snapshotting.Lock()
+	defer f.snapshotting.Unlock()
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	f.mu.Lock()
@@ -293,7 +308,14 @@ func (f *Folder) Close() error {
 	f.closed = true
 	close(f.closing)
 	f.mu.Unlock()
+	for _, s := range f.sessions { // wait for calls that began before the folder was closed
+		s.lock <- struct{}{}
+		s.release()
+	}
 	var err error
+	if b := f.backup.Load(); b != nil {
+		err = b.Close()
+	}
 	if !f.readOnly && f.inPlace() == nil {
 		for _, s := range f.sessions {
 			if s.damage == nil && !s.unsynced && s.end != s.claimed {

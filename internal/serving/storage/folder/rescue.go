@@ -38,8 +38,14 @@ func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err e
 	if s.head == nil {
 		return r, nil
 	}
-	pieces := from.pieces(s, &r)
-	good := from.goodStates(ctx, s, &r)
+	pieces, err := from.pieces(s, &r)
+	if err != nil {
+		return r, err
+	}
+	good, err := from.goodStates(ctx, s, &r)
+	if err != nil {
+		return r, err
+	}
 	keep := choose(pieces, good, s.start)
 	epoch, err := to.Create(ctx, s.id, s.head, keep.from)
 	if err != nil {
@@ -65,8 +71,9 @@ func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err e
 	return r, nil
 }
 
-// pieces returns the readable parts of a log, and adds damage to r.Lost.
-func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
+// pieces returns the readable parts of a log, and adds damage to r.Lost. It returns only other
+// errors.
+func (f *Folder) pieces(s *session, r *Rescued) (found []piece, err error) {
 	for n := range s.segments {
 		before := int64(math.MaxInt64)
 		if n+1 < len(s.segments) {
@@ -79,23 +86,27 @@ func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 				found = append(found, piece{from: at, to: at + int64(len(rec.Text))})
 			}
 		})
-		if damage, ok := errors.AsType[*storage.CorruptError](err); ok && s.damage == nil {
+		damage, ok := errors.AsType[*storage.CorruptError](err)
+		if err != nil && !ok {
+			return nil, err
+		}
+		if ok && s.damage == nil {
 			r.Lost = append(r.Lost, damage)
 		}
 	}
-	return found
+	return found, nil
 }
 
 // salvage visits the records in the valid frames of segment n, including frames after invalid ones.
 // It skips records that begin at or after the offset in the parameter `before`. The error is the
-// first damage.
+// first damage, or storage.ErrUnavailable.
 func (f *Folder) salvage(
 	s *session, n int, before int64, visit func(at int64, r storage.Record),
 ) (damage error) {
 	name := hexName(segmentPrefix, uint64(s.segments[n].offset))
 	b, err := f.read(f.file(s, segmentPrefix, s.segments[n].offset), s.segments[n].bytes)
 	if err != nil {
-		return corrupt(s, name, -1, err)
+		return f.unread(s, name, err)
 	}
 	found := func(at int, what error) {
 		if damage == nil {
@@ -136,8 +147,10 @@ func (f *Folder) salvage(
 }
 
 // goodStates returns the valid snapshots of a session, and adds the damage of invalid snapshots to
-// r.Lost.
-func (f *Folder) goodStates(ctx context.Context, s *session, r *Rescued) (good []state) {
+// r.Lost. It returns only other errors.
+func (f *Folder) goodStates(
+	ctx context.Context, s *session, r *Rescued,
+) (good []state, err error) {
 	for _, k := range s.states {
 		err := f.readState(ctx, f.file(s, statePrefix, k.Offset), s.id, k.Offset,
 			func(io.Reader) error { return nil })
@@ -147,9 +160,11 @@ func (f *Folder) goodStates(ctx context.Context, s *session, r *Rescued) (good [
 			good = append(good, k)
 		case errors.As(err, &damage):
 			r.Lost = append(r.Lost, damage)
+		default:
+			return nil, err
 		}
 	}
-	return good
+	return good, nil
 }
 
 // choose returns the piece of the log to keep. start is the offset at which the log begins. The
@@ -183,8 +198,7 @@ func (f *Folder) takeSegment(
 	if n+1 < len(s.segments) {
 		before = min(before, s.segments[n+1].offset)
 	}
-	// pieces has already reported the damage that salvage returns.
-	_ = from.salvage(s, n, before, func(begin int64, r storage.Record) {
+	err := from.salvage(s, n, before, func(begin int64, r storage.Record) {
 		if begin >= keep.from {
 			if at < 0 {
 				at = begin
@@ -192,6 +206,10 @@ func (f *Folder) takeSegment(
 			records = append(records, r)
 		}
 	})
+	// pieces has already reported damage
+	if errors.Is(err, storage.ErrUnavailable) {
+		return err
+	}
 	if len(records) == 0 {
 		return nil
 	}

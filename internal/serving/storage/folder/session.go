@@ -144,25 +144,36 @@ func corrupt(s *session, name string, at int64, what error) error {
 		What: what.Error()}
 }
 
+// unread returns the error of a read of a session's file that failed with err. The result is
+// storage.ErrUnavailable if no file descriptor is free or the data folder is not in place, and
+// otherwise damage.
+func (f *Folder) unread(s *session, name string, err error) error {
+	if errors.Is(err, storage.ErrUnavailable) {
+		return err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if away := f.inPlace(); away != nil {
+			return away
+		}
+	}
+	return corrupt(s, name, -1, err)
+}
+
 // load reads the names of a session's files, the session's head, and the last frame of its log. It
-// stores damage in the session's field damage, and returns an error only if the folder cannot be
-// read.
+// stores damage in the session's field damage. The error is storage.ErrUnavailable if a later load
+// may succeed.
 func (f *Folder) load(id string) (*session, error) {
 	s := newSession(id)
 	dir := f.sessionPath(id)
 	entries, err := f.files.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
 	for _, e := range entries {
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		info, failed := e.Info()
+		switch {
+		case failed == nil:
+			s.takeName(filepath.Join(dir, e.Name()), info)
+		case !errors.Is(failed, fs.ErrNotExist):
+			err = failed
 		}
-		if err != nil {
-			return nil, err
-		}
-		s.takeName(filepath.Join(dir, e.Name()), info)
 	}
 	slices.SortFunc(s.segments, func(a, b segment) int {
 		return int(min(max(a.offset-b.offset, -1),
@@ -170,9 +181,14 @@ func (f *Folder) load(id string) (*session, error) {
 	})
 	slices.SortFunc(s.states,
 		func(a, b state) int { return int(min(max(a.Offset-b.Offset, -1), 1)) })
-	s.damage = f.loadHead(s)
-	if s.damage == nil {
-		s.damage = f.loadEnd(s)
+	if err != nil {
+		s.damage = f.unread(s, "", err)
+	} else {
+		s.damage = firstError(func() error { return f.loadHead(s) },
+			func() error { return f.loadEnd(s) })
+	}
+	if errors.Is(s.damage, storage.ErrUnavailable) {
+		return nil, s.damage
 	}
 	return s, nil
 }
@@ -204,7 +220,7 @@ func (s *session) takeName(path string, info fs.FileInfo) {
 func (f *Folder) loadHead(s *session) error {
 	b, err := f.read(filepath.Join(f.sessionPath(s.id), headName), -1)
 	if err != nil {
-		return corrupt(s, headName, -1, err)
+		return f.unread(s, headName, err)
 	}
 	d, head, err := decodeHead(b)
 	switch {
@@ -269,7 +285,7 @@ func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 	// The file does not end with a valid frame, so endOf reads the whole file.
 	b, err := f.read(f.file(s, segmentPrefix, seg.offset), seg.bytes)
 	if err != nil {
-		return 0, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), -1, err)
+		return 0, f.unread(s, hexName(segmentPrefix, uint64(seg.offset)), err)
 	}
 	end = seg.offset
 	for at := int64(0); at < int64(len(b)); {
@@ -311,7 +327,7 @@ func (f *Folder) lastFrame(s *session, seg *segment) (end int64, found bool, err
 	}
 	in, _, err := f.open(f.file(s, segmentPrefix, seg.offset))
 	if err != nil {
-		return 0, false, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), -1, err)
+		return 0, false, f.unread(s, hexName(segmentPrefix, uint64(seg.offset)), err)
 	}
 	defer in.Close()
 	tail := make([]byte, frameTail)

@@ -22,6 +22,8 @@ import (
 func (f *Folder) WriteSnapshot(
 	ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error,
 ) error {
+	f.snapshotting.RLock()
+	defer f.snapshotting.RUnlock()
 	admit := func(s *session) error { return s.admit(at) }
 	// This early check avoids writing a file in vain. The check is repeated later, because the
 	// session may change while the file is written.
