@@ -209,3 +209,45 @@ func TestSessionGoesToNodeWithSameArithmetic(t *testing.T) {
 	_, found := Rendezvous(nil, "key", "", "")
 	require.False(t, found)
 }
+
+// Many requests for sessions of an unknown server look for the server at the same time.
+func TestConcurrentLooksRenewOnce(t *testing.T) {
+	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
+	m := joined(t, b, nil)
+	b.pass(time.Hour)
+	before := b.asked
+	m.renewing.Lock() // so that all calls find an old list of servers
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { m.Look(t.Context()) })
+	}
+	time.Sleep(50 * time.Millisecond)
+	m.renewing.Unlock()
+	all.Wait()
+	require.Equal(t, before+1, b.asked)
+}
+
+// A paused server notices the lapse of its lease only when it has renewed the lease.
+func TestLapseDuringPauseIsReported(t *testing.T) {
+	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
+	var told []error
+	m := joined(t, b, func(err error) { told = append(told, err) })
+	m.tell(m.Renew(t.Context()))
+	require.Empty(t, told)
+	b.pass(30 * time.Hour)
+	for range 2 {
+		m.tell(m.Renew(t.Context()))
+	}
+	require.Len(t, told, 2)
+	require.ErrorIs(t, told[0], ErrLapsed)
+	require.ErrorContains(t, told[1], "was renewed")
+	b.setDown(true)
+	b.pass(9 * time.Hour)
+	m.tell(m.Renew(t.Context()))
+	b.setDown(false)
+	m.tell(m.Renew(t.Context()))
+	m.tell(m.Renew(t.Context()))
+	require.Len(t, told, 4)
+	require.ErrorContains(t, told[2], "down")
+	require.ErrorContains(t, told[3], "was renewed")
+}

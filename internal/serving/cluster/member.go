@@ -35,6 +35,9 @@ const (
 // renewal.
 var ErrLapsed = errors.New("cluster: the lease of this server has lapsed")
 
+// errPaused is the reason for a lapse that the server notices only at a successful renewal.
+var errPaused = errors.New("the renewal was late: perhaps the server was paused")
+
 // Node is one of the servers that share sessions.
 type Node struct {
 	ID       string // id of this run of the server
@@ -83,6 +86,8 @@ type Member struct {
 		term  uint64    // grows each time the lease has lapsed
 		alive []Node
 		told  bool // whether a lapse of the lease was reported
+		// term at the last call of tell
+		toldTerm uint64
 	}
 }
 
@@ -106,6 +111,7 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 	if err := m.Renew(ctx); err != nil {
 		return nil, fmt.Errorf("cluster: joining: %w", err)
 	}
+	m.mu.toldTerm = m.mu.term
 	beating, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
 	go m.beat(beating)
@@ -134,6 +140,10 @@ func (m *Member) beat(ctx context.Context) {
 func (m *Member) Renew(ctx context.Context) error {
 	m.renewing.Lock()
 	defer m.renewing.Unlock()
+	return m.renewLocked(ctx)
+}
+
+func (m *Member) renewLocked(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, m.lease/2)
 	defer cancel()
 	m.mu.Lock()
@@ -156,25 +166,34 @@ func (m *Member) Renew(ctx context.Context) error {
 // Look renews the lease if the result of Alive is older than LeaseMin. It ignores errors of the
 // directory.
 func (m *Member) Look(ctx context.Context) {
-	m.mu.Lock()
-	fresh := m.now().Sub(m.mu.sent) < LeaseMin
-	m.mu.Unlock()
-	if !fresh {
-		_ = m.Renew(ctx)
+	if m.fresh() {
+		return
+	}
+	m.renewing.Lock()
+	defer m.renewing.Unlock()
+	if !m.fresh() { // no other call has renewed the lease meanwhile
+		_ = m.renewLocked(ctx)
 	}
 }
 
-// tell reports each lapse of the lease once, and the first renewal after a lapse.
-func (m *Member) tell(err error) {
-	over := m.Err() != nil
+func (m *Member) fresh() bool {
 	m.mu.Lock()
-	before := m.mu.told
-	m.mu.told = over
+	defer m.mu.Unlock()
+	return m.now().Sub(m.mu.sent) < LeaseMin
+}
+
+// tell reports each lapse of the lease once, and the first renewal after a lapse. If the server was
+// paused, only the new term shows that the lease has lapsed.
+func (m *Member) tell(err error) {
+	over, term := m.Err() != nil, m.Term()
+	m.mu.Lock()
+	before, lapsed := m.mu.told, over || term != m.mu.toldTerm
+	m.mu.told, m.mu.toldTerm = over, term
 	m.mu.Unlock()
-	switch {
-	case over && !before:
-		m.report(fmt.Errorf("%w: %w", ErrLapsed, err))
-	case !over && before:
+	if lapsed && !before {
+		m.report(fmt.Errorf("%w: %w", ErrLapsed, cmp.Or(err, errPaused)))
+	}
+	if !over && (before || lapsed) {
 		m.report(errors.New("cluster: the lease of this server was renewed"))
 	}
 }

@@ -64,10 +64,9 @@ func (e *engine) batchCommit(
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := s.cutDelivery(ctx, 0); err != nil {
-		return err
+	f := feeder{
+		reports: reports{engine: e, s: s, emit: noChunks}, admitted: true, interrupts: true,
 	}
-	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, admitted: true}
 	if err := f.all(ctx, w.committed()); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -147,8 +148,21 @@ func (c ownCatalog) entry(s *session, _ time.Time) *registry.Entry[*session] { r
 
 func (c ownCatalog) reserves(name string, max int) (string, int) { return name, max }
 
+// make makes a session in the store. If the store answers, make also repeats failed deletions. A
+// session that was not deleted may still have the new session's name in the store.
 func (c ownCatalog) make(_ int, do func(storage.Store) (uint64, error)) (uint64, error) {
-	return do(c.store)
+	epoch, err := do(c.store)
+	taken := errors.Is(err, storage.ErrTaken)
+	if err != nil && !taken {
+		return epoch, err
+	}
+	if some := c.undeleted.take(); len(some) > 0 {
+		discardAll(some)
+		if taken {
+			return do(c.store)
+		}
+	}
+	return epoch, err
 }
 
 func (c ownCatalog) deletes(*session) bool { return true }
@@ -157,13 +171,17 @@ func (c ownCatalog) has(string) bool { return true }
 
 func (c ownCatalog) begin(func(error)) {}
 
-func (c ownCatalog) end() {}
+func (c ownCatalog) end(context.Context) {}
 
 func (c ownCatalog) handOver(context.Context) {}
 
 // claimed copies the TTL and the name of the session to its registry entry. If another session of
-// the same owner already has the name, the entry gets no name.
+// the same owner already has the name, the entry gets no name. If the session was detached by a
+// write of unknown outcome, claimed also ends the following.
 func (c ownCatalog) claimed(s *session) {
+	if s.ShadowOf == "" {
+		s.leave()
+	}
 	c.registry.SetTTL(s.entry, s.TTL)
 	if named, err := c.registry.Rename(s.entry, s.Name); err == nil {
 		named(true)

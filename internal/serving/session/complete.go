@@ -27,10 +27,7 @@ func (e *engine) beginCommit(
 	if r.Commit == CommitAll {
 		sampled = r.MaxTokens
 	}
-	if err = e.roomFor(s, len(r.Prompt), sampled); err == nil {
-		err = s.cutDelivery(ctx, 0)
-	}
-	if err != nil {
+	if err = e.roomFor(s, len(r.Prompt), sampled); err != nil {
 		end()
 		return nil, err
 	}
@@ -44,7 +41,9 @@ func (e *engine) complete(
 	ctx context.Context, s *session, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
 	maxWait := e.maxWaitOf(r.Wait)
-	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, maxWait: maxWait}
+	f := feeder{
+		reports: reports{engine: e, s: s, emit: noChunks}, maxWait: maxWait, interrupts: true,
+	}
 	prompt := r.Prompt
 	if r.commits() {
 		if err := f.all(ctx, prompt); err != nil {

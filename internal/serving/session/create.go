@@ -80,7 +80,7 @@ func (mg *Manager) createNamed(
 			if err := s.settleIn(ctx); err != nil {
 				return err
 			}
-			return s.follow(p.of)
+			return mg.index.follow(ctx, s, p.of)
 		}
 	}
 	store := func() error { return mg.index.create(ctx, s, 0) }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
@@ -102,13 +103,12 @@ func (f *feeder) deliver(
 	}
 	// The session's text may end with an interrupted part of another delivery. If the last line of
 	// that part lacks only the newline, the newline fed below completes this line.
-	if err := s.cutDelivery(ctx, len(newline)); err != nil {
-		return false, err
-	}
+	f.interrupts, f.newline = true, len(newline)
 	if err := f.lines(ctx, newline, feed); err != nil {
 		return false, err
 	}
 	if key != nil {
+		f.interrupts = false // this change of the head also records the interruption
 		err := s.changeHead(ctx, func(h *head) {
 			h.Deliveries = h.Deliveries.begin(lastDelivery{
 				Key: key, From: s.seen().offset, Before: fed, Bytes: len(d.Text) - fed,
@@ -280,17 +280,21 @@ func (d *deliveries) wrong() error {
 	return nil
 }
 
-// cutDelivery records that other text interrupts the delivery in progress, and how much of the
-// delivery was fed. newline is 1 if the caller next feeds a newline that ends the session's last
-// line, else 0.
-func (s *session) cutDelivery(ctx context.Context, newline int) error {
-	s.mu.Lock()
-	d, offset := s.Deliveries, s.mu.seen.offset+int64(newline)
-	s.mu.Unlock()
-	if d == nil || len(d.Last) == 0 || d.Last[0].whole(offset) {
+// interruptLocked records that the request's text interrupts the delivery in progress, and how much
+// of the delivery was fed. It is called when the text can be fed, because a request without text
+// interrupts no delivery.
+func (f *feeder) interruptLocked(ctx context.Context, l *scheduler.Lease) error {
+	s, d, offset := f.s, f.s.Deliveries, f.s.stream.Offset()+int64(f.newline)
+	if !f.interrupts || d == nil || len(d.Last) == 0 || d.Last[0].whole(offset) {
 		return nil
 	}
-	return s.changeHead(ctx, func(h *head) { h.Deliveries = d.end(offset) })
+	next := s.head
+	next.Deliveries = d.end(offset)
+	err := l.Yield(func() error { return s.setHeadLocked(ctx, &next) }, yieldWait)
+	if err == nil {
+		s.noteHeadLocked(&next)
+	}
+	return err
 }
 
 // changeHead changes the session's head. The caller must have the exclusive right to feed the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -292,6 +293,61 @@ func TestShutdownWaitsForDeliveryWithoutKey(t *testing.T) {
 			deliver(t, sv.mg, id, key, text)
 		}
 		require.Equal(t, text, logged(t, sv.mg, id))
+		sv.stop()
+	}
+}
+
+type brokenBody struct{}
+
+func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("the client has gone") }
+
+// A delivery is cut within a line. Another request follows, but none of its text is accepted. When
+// the delivery is repeated, it continues where it was cut.
+func TestRequestWithoutTextCutsNoDelivery(t *testing.T) {
+	overloaded := func(sv *server, request func() error) error {
+		queue := &sv.mg.engine.waiting
+		before := queue.max
+		defer func() { queue.max = before }()
+		queue.max = 0
+		return request()
+	}
+	scored := func(sv *server, id string, body io.Reader) error {
+		_, err := sv.mg.Score(background, Caller{}, id, body, ScoreOptions{}, noChunks)
+		return err
+	}
+	others := map[string]func(sv *server, id string){
+		"empty text": func(sv *server, id string) {
+			require.NoError(t, scored(sv, id, strings.NewReader("")))
+		},
+		"broken text": func(sv *server, id string) {
+			require.ErrorAs(t, scored(sv, id, brokenBody{}), new(*BodyError))
+		},
+		"refused text": func(sv *server, id string) {
+			err := overloaded(sv, func() error { return scored(sv, id, strings.NewReader("x")) })
+			require.ErrorIs(t, err, ErrOverloaded)
+		},
+		"refused delivery": func(sv *server, id string) {
+			err := overloaded(sv, func() error {
+				_, err := sv.mg.Deliver(background, Caller{}, id, Delivery{"b", []byte("x\n")},
+					ScoreOptions{}, noChunks)
+				return err
+			})
+			require.ErrorIs(t, err, ErrOverloaded)
+		},
+		"completion without prompt": func(sv *server, id string) {
+			_, err := sv.mg.Complete(background, Caller{}, id,
+				CompleteRequest{Commit: CommitPrompt, MaxTokens: 1}, noPieces)
+			require.NoError(t, err)
+		},
+	}
+	const text = "first\nsecond\nthird\n"
+	for name, other := range others {
+		sv := newServer(t, t.TempDir(), Options{})
+		id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 7}})
+		cutDown(t, sv, id, "a", text, 1)
+		other(sv, id)
+		deliver(t, sv.mg, id, "a", text)
+		require.Equal(t, text, logged(t, sv.mg, id), name)
 		sv.stop()
 	}
 }

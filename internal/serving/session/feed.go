@@ -22,8 +22,12 @@ type feeder struct {
 	// maxWait limits how long the first chunk waits for the recovery of the session's state; 0
 	// means no limit.
 	maxWait time.Duration
-	given   *stream.Lesson // how to learn the rest of the text; if nil, the options say how
-	update  *Update        // an update that the caller still gets; nil if there is none
+	// The text may interrupt a delivery. newline is 1 if the text begins with a newline that ends
+	// the session's last line, else 0.
+	interrupts bool
+	newline    int
+	given      *stream.Lesson // how to learn the rest of the text; if nil, the options say how
+	update     *Update        // an update that the caller still gets; nil if there is none
 }
 
 func noChunks(Chunk) error { return nil }
@@ -130,6 +134,9 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	}
 	f.maxWait = 0
 	if text, err = e.fit(s, text); err != nil {
+		return 0, err
+	}
+	if err := f.interruptLocked(ctx, l); err != nil {
 		return 0, err
 	}
 	scores, err := f.acceptLocked(ctx, l, text)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
+	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
 func otherModel(t fatal) *model.Model {
@@ -413,4 +414,52 @@ func TestSessionRunsOnRequestedModel(t *testing.T) {
 	for id, m := range ids {
 		require.Equal(t, m == other, get(t, sv.mg, id).Err != nil)
 	}
+}
+
+// creatingStore calls the function before at each creation of a session.
+type creatingStore struct {
+	storage.Store
+	before func()
+}
+
+func (s *creatingStore) Create(
+	ctx context.Context, id string, head []byte, start int64,
+) (uint64, error) {
+	s.before()
+	return s.Store.Create(ctx, id, head, start)
+}
+
+// The followed session's text is trimmed while the shadow is made. The shadow could never get this
+// text, and the session would keep all later text for the shadow.
+func TestSessionTrimmedMeanwhileGetsNoShadow(t *testing.T) {
+	store := &creatingStore{before: func() {}}
+	sv := &server{t: t, dir: t.TempDir(), options: Options{ReplayMax: time.Nanosecond}}
+	sv.wrap = func(s storage.Store) storage.Store { store.Store = s; return store }
+	sv.start()
+	defer func() { sv.stop() }()
+	of := create(t, sv.mg, CreateRequest{History: HistoryTail})
+	store.before = func() { score(t, sv.mg, of, logText(9*testChunk)) }
+	_, err := sv.mg.Create(background, Caller{}, CreateRequest{ShadowOf: of})
+	var refused *FieldError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "shadow_of", refused.Field)
+	require.Empty(t, get(t, sv.mg, of).Shadows)
+}
+
+// The store detaches a shadow, but its answer is lost.
+func TestDetachOfUnknownOutcomeEndsFeeding(t *testing.T) {
+	sv, store := faulty(t, Options{})
+	of := create(t, sv.mg, CreateRequest{})
+	id := shadow(t, sv.mg, of, CreateRequest{})
+	score(t, sv.mg, of, "text")
+	caughtUp(t, sv.mg, id)
+	store.fail("SetHead", storage.ErrUnknown, true)
+	_, err := sv.mg.Patch(background, Caller{}, id, PatchRequest{Detach: true})
+	require.ErrorIs(t, err, ErrUnknown)
+	soon(t, "the session is claimed again",
+		func() bool { return get(t, sv.mg, id).ShadowOf == nil })
+	score(t, sv.mg, id, " of its own")
+	score(t, sv.mg, of, " that continues for longer")
+	require.Empty(t, get(t, sv.mg, of).Shadows)
+	require.Equal(t, "text of its own", logged(t, sv.mg, id))
 }

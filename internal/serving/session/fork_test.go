@@ -345,3 +345,17 @@ func FuzzImport(f *testing.F) {
 			}), "what is accepted can be kept")
 	})
 }
+
+func TestImportKeepsLimitOfText(t *testing.T) {
+	mg := newManager(t, Options{})
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, logText(100))
+	var file bytes.Buffer
+	require.NoError(t, mg.Export(background, Caller{}, id, 0, &file, nil))
+	for most, want := range map[int64]error{99: ErrImport, 100: nil} {
+		other := newManager(t, Options{MaxSessionBytes: most})
+		_, err := other.Import(background, Caller{}, bytes.NewReader(file.Bytes()), "")
+		require.ErrorIs(t, err, want)
+		require.Equal(t, want == nil, other.Stats().Sessions == 1)
+	}
+}

@@ -97,6 +97,10 @@ func (e *engine) openArchive(ctx context.Context, received *spool.Spool) (a *arc
 	if err != nil {
 		return nil, err
 	}
+	if end := a.found.End; end > e.textMax {
+		return nil, importError(fmt.Errorf("the log ends at offset %d, expected at most %d, the "+
+			"limit on the text of a session", end, e.textMax))
+	}
 	state := e.budget.OpenOn(a.model.base(), nil)
 	defer state.Close()
 	m, err := reserveState(ctx, state, a.model, a.head.stateBytes(a.model.Model))

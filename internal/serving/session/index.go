@@ -49,9 +49,9 @@ type catalog interface {
 	// has reports whether this server has claimed the session and so may serve it.
 	has(id string) bool
 	// begin starts background work, which method end stops. This work calls cut when other servers
-	// may have claimed sessions of this server.
+	// may have claimed sessions of this server. Method end waits for this work until ctx ends.
 	begin(cut func(error))
-	end()
+	end(ctx context.Context)
 	// handOver releases this server's sessions, so that other servers can claim them.
 	handOver(ctx context.Context)
 	// deletes reports whether this server must delete the session after its expiry.
@@ -248,15 +248,19 @@ func (ix *index) build(ctx context.Context, m creation) (Info, error) {
 		return Info{}, err
 	}
 	defer ix.disk.Made(s.ID)
-	if err := ix.storeCreation(ctx, m); err != nil {
-		s.end()
-		name, _ := ix.catalog.reserves(s.Name, 0)
-		ix.registry.Cancel(s.Owner, name)
+	err := ix.storeCreation(ctx, m)
+	if err == nil && ix.registry.Enter(s.entry) {
+		ix.registry.SetTTL(s.entry, s.TTL)
+		return ix.info(m.who, s), nil
+	}
+	s.end()
+	name, _ := ix.catalog.reserves(s.Name, 0)
+	ix.registry.Cancel(s.Owner, name)
+	if err != nil {
 		return Info{}, err
 	}
-	ix.registry.Enter(s.entry)
-	ix.registry.SetTTL(s.entry, s.TTL)
-	return ix.info(m.who, s), nil
+	// Another request has already found the session in the store and registered it.
+	return ix.get(ctx, m.who, s.ID)
 }
 
 // mayMake returns an error if the caller has no disk space for another session.
@@ -415,18 +419,37 @@ func (ix *index) toFollow(
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := of.get(ctx)
-	switch {
-	case err != nil:
-	case of.shadowOf() != "":
+	err = of.checkWhole(ctx)
+	if err == nil && of.shadowOf() != "" {
 		err = refuse("a shadow", "a session that is not a shadow")
-	case found.Start > 0:
-		err = refuse(fmt.Sprintf("a session without its text before offset %d", found.Start),
-			"a session that still has all of its text")
 	}
 	if err != nil {
 		done()
 		return nil, nil, err
 	}
 	return of, done, nil
+}
+
+// follow makes session s a shadow of another session. The other session's state is locked, so that
+// its text is not trimmed between the check and the beginning of the following.
+func (ix *index) follow(ctx context.Context, s, of *session) error {
+	if err := of.lock(ctx); err != nil {
+		return err
+	}
+	defer of.unlock()
+	if err := of.checkWhole(ctx); err != nil {
+		return err
+	}
+	return s.follow(of)
+}
+
+// checkWhole returns an error if the beginning of the session's text was trimmed.
+func (s *session) checkWhole(ctx context.Context) error {
+	found, err := s.get(ctx)
+	if err == nil && found.Start > 0 {
+		err = &FieldError{"shadow_of",
+			fmt.Sprintf("a session without its text before offset %d", found.Start),
+			"a session that still has all of its text"}
+	}
+	return err
 }

@@ -264,11 +264,9 @@ func (mg *Manager) Score(
 	if err := checkOffset(s, o.Offset); err != nil {
 		return Summary{}, err
 	}
-	if err := s.cutDelivery(ctx, 0); err != nil {
-		return Summary{}, err
-	}
 	f := feeder{
 		reports: mg.reporting(s, o, emit), maxWait: max(mg.engine.scoreRecovery, o.Wait),
+		interrupts: true,
 	}
 	if err = f.body(ctx, body); err == nil {
 		err = f.restOfLines(ctx)
@@ -516,7 +514,7 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 // still be described and deleted after Drain.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
-	mg.index.catalog.end()
+	mg.index.catalog.end(ctx)
 	mg.follower.stop()
 	drained := mg.life.Drain()
 	defer mg.subscribers.end(ErrDraining)

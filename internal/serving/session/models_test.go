@@ -363,3 +363,49 @@ func TestSessionInMemoryIsNotMadeWithoutItsModel(t *testing.T) {
 	score(t, mg, id, logText(40))
 	requireSame(t, mg, id, other, logText(40))
 }
+
+// A request stops waiting for weights, and the budget drops them before they are loaded. A second
+// request has joined the wait meanwhile.
+func TestWeightsLoadedForLaterRequestAreKept(t *testing.T) {
+	other := otherModel(t)
+	loading, loads := make(chan struct{}), make(chan struct{}, 10)
+	var slow atomic.Bool
+	from, _, err := model.NewSource(func() (*model.Model, error) {
+		if slow.Load() {
+			loads <- struct{}{}
+			<-loading
+		}
+		return model.FromFile(other.File())
+	})
+	require.NoError(t, err)
+	mg := newDurable(t, Options{Others: []*model.Source{from}, Threads: 2})
+	first := create(t, mg, CreateRequest{Model: other.ID()})
+	second := create(t, mg, CreateRequest{Model: other.ID()})
+	slow.Store(true)
+	ctx, cancel := context.WithCancel(background)
+	failed := make(chan error)
+	go func() {
+		_, err := mg.Score(ctx, Caller{}, first, strings.NewReader("a"), ScoreOptions{}, noChunks)
+		failed <- err
+	}()
+	<-loads
+	cancel()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	large := mg.engine.budget.OpenOn(nil, nil)
+	want, err := large.Reserve(mg.engine.budget.Max())
+	require.NoError(t, err)
+	require.Nil(t, want.Changed)
+	large.Close()
+	scored := make(chan error)
+	go func() {
+		_, err := mg.Score(background, Caller{}, second, strings.NewReader("a"), ScoreOptions{},
+			noChunks)
+		scored <- err
+	}()
+	served := mg.engine.models[1]
+	soon(t, "reserved", func() bool { return served.memory.Users() == 1 })
+	time.Sleep(20 * time.Millisecond)
+	close(loading)
+	require.NoError(t, <-scored)
+	require.True(t, mg.Models()[1].Loaded)
+}

@@ -77,42 +77,43 @@ func (s *servedModel) current() *model.Model {
 // once for all concurrent callers. The caller must have reserved memory for a state. If the context
 // ends, the caller stops waiting. If loading fails, the error is a *ModelLoadError.
 func (s *servedModel) weights(ctx context.Context) (*model.Model, error) {
-	if m := s.current(); m != nil {
-		return m, nil
-	}
-	loading := s.flight.DoChan("", func() (any, error) { return s.load() })
-	select {
-	case done := <-loading:
-		if done.Err != nil {
-			return nil, done.Err
+	for {
+		if m := s.current(); m != nil {
+			return m, nil
 		}
-		return done.Val.(*model.Model), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+		loading := s.flight.DoChan("", func() (any, error) { return nil, s.load() })
+		select {
+		case done := <-loading:
+			if done.Err != nil {
+				return nil, done.Err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 
-// load loads the weights. If drop is called meanwhile, load returns the weights but does not keep
-// them.
-func (s *servedModel) load() (*model.Model, error) {
+// load loads the weights. If drop is called meanwhile, load does not keep them, and a caller that
+// has reserved memory since then must call load again.
+func (s *servedModel) load() error {
 	s.mu.Lock()
 	loaded, drops := s.mu.loaded, s.mu.drops
 	s.mu.Unlock()
 	if loaded != nil {
-		return loaded, nil
+		return nil
 	}
 	begun := time.Now()
 	m, err := s.source.Load()
 	s.observer.Loaded(s.id, time.Since(begun), err)
 	if err != nil {
-		return nil, &ModelLoadError{ID: s.id, Err: err}
+		return &ModelLoadError{ID: s.id, Err: err}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.drops == drops {
 		s.mu.loaded = m
 	}
-	return m, nil
+	return nil
 }
 
 // drop releases the weights, so that others can use their memory. The budget calls drop while the

@@ -90,6 +90,7 @@ type host struct {
 	disk      *disk.Guard
 	clock     *clock
 	snapshots snapshotRules
+	undeleted undeleted
 	observer  Observer
 	logError  func(error)
 	// claimed is called after this server has claimed a session and updated the session's head from

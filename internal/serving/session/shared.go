@@ -35,7 +35,7 @@ type sharedCatalog struct {
 
 	stop  chan struct{} // closed to end the background loop; nil before the loop has begun
 	once  sync.Once
-	ended sync.WaitGroup
+	ended chan struct{} // closed when the background loop has ended
 }
 
 // load does nothing: sessions are registered when a request names them.
@@ -225,8 +225,9 @@ func (c *sharedCatalog) make(max int, do func(storage.Store) (uint64, error)) (u
 // begin starts the background work, which the method end stops. This work calls cut when other
 // servers may have claimed this server's sessions.
 func (c *sharedCatalog) begin(cut func(error)) {
-	c.stop = make(chan struct{})
-	c.ended.Go(func() {
+	c.stop, c.ended = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(c.ended)
 		ticks := time.NewTicker(tendTime)
 		defer ticks.Stop()
 		for term := c.lease.Term(); ; {
@@ -237,12 +238,15 @@ func (c *sharedCatalog) begin(cut func(error)) {
 			}
 			term = c.tend(term, cut)
 		}
-	})
+	}()
 }
 
-func (c *sharedCatalog) end() {
+func (c *sharedCatalog) end(ctx context.Context) {
 	c.once.Do(func() { close(c.stop) })
-	c.ended.Wait()
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+	}
 }
 
 // tend deletes expired sessions, and drops unclaimed sessions from the registry. It calls cut if

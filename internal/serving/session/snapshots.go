@@ -136,8 +136,12 @@ func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken
 // HistoryTail, it also trims the text before the oldest kept snapshot, except text that a shadow
 // has not read. It needs no worker.
 func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error {
-	s.host.snapshots.slots <- struct{}{}
-	defer func() { <-s.host.snapshots.slots }()
+	select {
+	case s.host.snapshots.slots <- struct{}{}:
+		defer func() { <-s.host.snapshots.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	begun := time.Now()
 	err := s.storeLocked(ctx, st)
 	if err != nil && s.isGone(err) {

@@ -363,7 +363,7 @@ type Summary struct {
 
 // CompleteRequest asks for text sampled after the session's text and the prompt. CommitPrompt and
 // CommitAll first feed the prompt, so that the model learns from it. CommitAll then feeds the
-// complete sampled text. A call that fails has fed nothing.
+// complete sampled text. A call that fails may have fed the prompt or a part of it.
 type CompleteRequest struct {
 	Prompt      []byte
 	MaxTokens   int

@@ -91,9 +91,12 @@ func (s *session) delete(ctx context.Context) error {
 		return err
 	}
 	s.loseClaim()
-	found, err := s.host.store.Claim(ctx, s.ID)
-	if err != nil {
-		return err
+	found, gone := s.host.store.Claim(ctx, s.ID)
+	switch {
+	case errors.Is(gone, storage.ErrNotFound) && errors.Is(err, storage.ErrUnknown):
+		return nil // the deletion of unknown outcome was made
+	case gone != nil:
+		return gone
 	}
 	return s.deleteUnder(ctx, found.Epoch)
 }
@@ -125,7 +128,33 @@ func (s *session) discard() {
 		!errors.Is(err, storage.ErrFenced) {
 		s.host.logError(fmt.Errorf("session: deleting expired or incomplete session %s: "+
 			"%w", s.ID, err))
+		if s.host.lease.own { // a shared store deletes such sessions itself
+			s.host.undeleted.add(s)
+		}
 	}
+}
+
+// undeleted contains the sessions that discard could not delete. They are not in the registry, so
+// only the catalog deletes them later.
+type undeleted struct {
+	mu  sync.Mutex
+	all []*session
+}
+
+func (u *undeleted) add(s *session) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.all = append(u.all, s)
+}
+
+// take removes up to deletesAtOnce sessions and returns them.
+func (u *undeleted) take() []*session {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n := min(len(u.all), deletesAtOnce)
+	some := slices.Clone(u.all[:n])
+	u.all = slices.Delete(u.all, 0, n)
+	return some
 }
 
 // discardAll discards many sessions at once, so that they share the store's cost of a deletion.

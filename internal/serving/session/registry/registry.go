@@ -164,12 +164,17 @@ func (r *Registry[S]) Cancel(owner, name string) {
 	r.vacateLocked(owner)
 }
 
-// Enter adds a session whose place and name were reserved.
-func (r *Registry[S]) Enter(e *Entry[S]) {
+// Enter adds a session whose place and name were reserved. It returns false, and does nothing, if
+// the id is already in the index. The caller must then call Cancel.
+func (r *Registry[S]) Enter(e *Entry[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.mu.byID.Has(e) {
+		return false
+	}
 	r.insertLocked(e)
 	r.mu.owners[e.Owner].enter(e)
+	return true
 }
 
 // Add adds an existing session without checking limits. It returns false if the id is already in

@@ -354,3 +354,16 @@ func placesOf[S any](r *Registry[S], owner string) int {
 	}
 	return 0
 }
+
+func TestEnterKeepsKnownSession(t *testing.T) {
+	r := New[string](3)
+	require.NoError(t, r.Reserve("owner", "", 0))
+	known := NewEntry("id", "owner", "", 0, time.Time{}, "known")
+	require.True(t, r.Add(known, time.Time{}))
+	require.False(t, r.Enter(NewEntry("id", "owner", "", 0, time.Time{}, "made")))
+	r.Cancel("owner", "")
+	require.Equal(t, "known", r.Find("id", time.Time{}).Value)
+	require.Equal(t, 1, r.Places())
+	require.True(t, r.Remove(known))
+	require.Zero(t, r.Places())
+}
