@@ -46,6 +46,7 @@ type Batch struct {
 	Why     string // why the first refused record was refused; empty if no record was refused
 
 	byName map[string]*Stream
+	size   int // bytes of all lines
 }
 
 // Stream has the lines of one stream of a body, in order.
@@ -76,8 +77,12 @@ func (b *Batch) Bytes() (n int64) {
 }
 
 // add adds a record. The parameter time is in nanoseconds; 0 means unknown. origin is all other
-// data that distinguishes the record; it becomes part of the stream's key.
+// data that distinguishes the record; it becomes part of the stream's key. The lines of all records
+// have at most LinesBytesMax bytes.
 func (b *Batch) add(name string, time uint64, line []byte, origin ...[]byte) error {
+	if b.size+len(line) > LinesBytesMax {
+		return errLines
+	}
 	s := b.byName[name]
 	if s == nil {
 		if len(b.Streams) == StreamsMax {
@@ -97,7 +102,9 @@ func (b *Batch) add(name string, time uint64, line []byte, origin ...[]byte) err
 		s.origins.Write(part)
 	}
 	s.untimed = s.untimed || time == 0
+	before := len(s.Text)
 	s.Text = appendLine(s.Text, line)
+	b.size += len(s.Text) - before
 	s.Records++
 	b.Records++
 	return nil
@@ -110,12 +117,13 @@ func (b *Batch) refuse(why string) {
 	}
 }
 
+var errLines = fmt.Errorf("the lines of the body have more than %d bytes", LinesBytesMax)
+
 // appendLineOf appends a record's line to text. It fails if the text then has more than
 // LinesBytesMax bytes.
 func appendLineOf(text, line []byte, record value) ([]byte, error) {
 	if len(text)+len(line) > LinesBytesMax {
-		return nil, &Error{record.at, record.where,
-			fmt.Sprintf("the lines of the body have more than %d bytes", LinesBytesMax)}
+		return nil, &Error{record.at, record.where, errLines.Error()}
 	}
 	return appendLine(text, line), nil
 }

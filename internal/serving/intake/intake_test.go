@@ -416,6 +416,29 @@ func TestLinesAreBoundedByLimitOfBody(t *testing.T) {
 	}
 }
 
+func TestLinesOfStreamsAreBounded(t *testing.T) {
+	controls := strings.Repeat("\x01", RecordBytesMax/2)
+	list := &common.AnyValue{Value: &common.AnyValue_KvlistValue{KvlistValue: &common.KeyValueList{
+		Values: []*common.KeyValue{attr("a", text(controls))},
+	}}}
+	scope := &logs.ScopeLogs{}
+	for n := range 8 { // each line has three times the record's bytes
+		scope.LogRecords = append(scope.LogRecords, &logs.LogRecord{Body: list})
+		data := &logs.LogsData{ResourceLogs: []*logs.ResourceLogs{{
+			ScopeLogs: []*logs.ScopeLogs{scope},
+		}}}
+		body, err := proto.Marshal(data)
+		require.NoError(t, err)
+		b, err := OTLP(body, template(t, NameDefault))
+		if n < 5 {
+			require.NoError(t, err)
+			require.LessOrEqual(t, b.Bytes(), int64(LinesBytesMax))
+			continue
+		}
+		require.ErrorContains(t, err, "more than 16777216 bytes")
+	}
+}
+
 func TestBodiesOfShippersAreRead(t *testing.T) {
 	read := func(name string) []byte {
 		body, err := os.ReadFile("testdata/captured/" + name)

@@ -58,13 +58,15 @@ async function send(path: string, c: Call, withKey: string): Promise<Response> {
 async function problemOf(response: Response): Promise<Problem> {
   const text = await response.text();
   try {
-    return JSON.parse(text) as Problem;
+    const problem = JSON.parse(text) as Problem | null;
+    if (typeof problem?.type === "string" && typeof problem.title === "string") return problem;
   } catch {
-    return {
-      type: "page:unreachable",
-      title: "The answer is not from lmserve",
-      status: response.status,
-      detail: text.slice(0, 200) || response.statusText,
-    };
+    // not JSON
   }
+  return {
+    type: "page:unreachable",
+    title: "The answer is not from lmserve",
+    status: response.status,
+    detail: text.slice(0, 200) || response.statusText,
+  };
 }

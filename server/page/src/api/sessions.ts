@@ -50,6 +50,24 @@ export async function listSessions(
   return { ...page, sessions: page.sessions.filter((s) => s.labels?.page !== scratch.page) };
 }
 
+const sessionsPerPage = 1000;
+const pagesMost = 10;
+
+/**
+ * Returns the usable sessions, the last used first. The server lists sessions by age, so all pages
+ * are fetched, up to 10,000 sessions.
+ */
+export async function lastUsed(signal?: AbortSignal): Promise<Session[]> {
+  const all: Session[] = [];
+  let after: string | undefined;
+  for (let n = 0; n < pagesMost; n++) {
+    const page = await listSessions({ after, limit: sessionsPerPage }, signal);
+    all.push(...page.sessions.filter((s) => !s.error));
+    if (!(after = page.next)) break;
+  }
+  return all.sort((a, b) => (b.last_used_at ?? "").localeCompare(a.last_used_at ?? ""));
+}
+
 export function forkSession(id: string, request: ForkRequest): Promise<Session> {
   return callJSON(`${pathOf(id)}/fork`, { method: "POST", json: request });
 }
@@ -121,6 +139,9 @@ export async function readText(
     end: Number(response.headers.get("Lmserve-Session-Offset") ?? 0),
   };
 }
+
+/** The largest range of text whose scores one request returns. */
+export const pastBytesMax = 16 << 20;
 
 /** Returns the bits of a session's past in about `points` pieces. */
 export function pastScores(

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
-import { listSessions } from "../api/sessions";
+import { lastUsed } from "../api/sessions";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import { go, href } from "../state/route";
@@ -14,10 +14,8 @@ export function useSessions(): { sessions: Session[] | null; problem: ProblemErr
   const [problem, setProblem] = useState<ProblemError | null>(null);
   useEffect(() => {
     const leaving = new AbortController();
-    listSessions({ limit: sessionsListed }, leaving.signal).then(({ sessions: all }) => {
-      setSessions(all.filter((s) => !s.error)
-        .sort((a, b) => (b.last_used_at ?? "").localeCompare(a.last_used_at ?? "")));
-    }, (error) => { if (!isAbort(error)) setProblem(asProblem(error)); });
+    lastUsed(leaving.signal).then((all) => setSessions(all.slice(0, sessionsListed)),
+      (error) => { if (!isAbort(error)) setProblem(asProblem(error)); });
     return () => leaving.abort();
   }, []);
   return { sessions, problem };

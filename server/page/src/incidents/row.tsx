@@ -123,7 +123,8 @@ function Marked({ line, why, heat, isShort }: {
   if (line === "") return <span class="line mono note">(no line)</span>;
   const [from, to] = markOf(line, why);
   const room = isShort ? lettersSeen() : Infinity;
-  const cut = to > room ? from - Math.floor(room / 3) : 0; // keeps the mark visible
+  const first = to > room ? Math.max(0, from - Math.floor(room / 3)) : 0; // keeps the mark visible
+  const cut = /^[\udc00-\udfff]/.test(line.slice(first, first + 1)) ? first - 1 : first;
   return (
     <span class="line mono">
       {cut > 0 && "…"}{line.slice(cut, from)}

@@ -1,5 +1,6 @@
 import { effect, signal } from "@preact/signals";
 import type { Incident } from "../api/types";
+import { store, stored } from "../state/stored";
 
 /** Which incidents are shown, and which are not. */
 export interface Shown {
@@ -16,10 +17,10 @@ const place = "lmserve.threshold";
 
 /** The chosen threshold, kept across visits. */
 export const threshold = signal(
-  thresholds.find((n) => String(n) === localStorage.getItem(place)) ?? 1000,
+  thresholds.find((n) => String(n) === stored("localStorage", place)) ?? 1000,
 );
 
-effect(() => localStorage.setItem(place, String(threshold.value)));
+effect(() => store("localStorage", place, String(threshold.value)));
 
 /** Selects the incidents to show, in their order. */
 export function shownOf(all: Incident[], threshold: number): Shown {

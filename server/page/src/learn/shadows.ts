@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { getSession, pastScores } from "../api/sessions";
+import { getSession, pastBytesMax, pastScores, readText } from "../api/sessions";
 import type { Session } from "../api/types";
 import type { Reading } from "../state/reading";
 import { shadowName } from "../ui/words";
@@ -57,6 +57,10 @@ async function look(id: string, known: Shadowed[], signal: AbortSignal): Promise
 
 async function take(costs: Costs, { id, offset }: Session, signal: AbortSignal): Promise<void> {
   if (offset <= costs.end) return;
-  const query = { offset: costs.end, length: offset - costs.end, points: pointsMax };
-  for (const piece of (await pastScores(id, query, signal)).scores) costs.add(piece);
+  // A session may keep only the end of its text.
+  const first = costs.end || (await readText(id, offset, 1, signal)).from;
+  for (let at = first; at < offset; at += pastBytesMax) {
+    const query = { offset: at, length: Math.min(pastBytesMax, offset - at), points: pointsMax };
+    for (const piece of (await pastScores(id, query, signal)).scores) costs.add(piece);
+  }
 }

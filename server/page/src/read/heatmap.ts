@@ -65,7 +65,7 @@ export class HeatMap {
 
   /** Draws new parts of the reading. */
   update(): void {
-    this.#rows.extend(this.reading.text.all);
+    this.#extend();
     this.#resize();
     if (this.#follows) this.#followScores();
     this.#draw();
@@ -89,7 +89,7 @@ export class HeatMap {
     const length = this.reading.text.length;
     if (length === 0) return;
     this.#caret = Math.max(0, Math.min(place, length - 1));
-    this.#rows.extend(this.reading.text.all);
+    this.#extend();
     this.#resize();
     this.follow(false);
     const row = this.#rows.of(this.#caret);
@@ -101,6 +101,11 @@ export class HeatMap {
     else this.#scrollTo(Math.max(Math.min(this.#top, above), below));
     this.#redraw();
     this.listener.caret(this.#caret);
+  }
+
+  #extend(): void {
+    const changed = this.#rows.extend(this.reading.text.all);
+    for (const [row, drawn] of this.#drawn) if (row >= changed) drawn.done = false;
   }
 
   get #height(): number {

@@ -2,11 +2,11 @@ import { useState } from "preact/hooks";
 import { asProblem, type ProblemError } from "../api/problem";
 import { forkSession } from "../api/sessions";
 import type { Candidate } from "../api/types";
-import { show } from "../state/feed";
 import type { Reading } from "../state/reading";
+import { go, route } from "../state/route";
 import { Problem } from "../shell/problem";
 import { reasonOf, rankText } from "../ui/why";
-import { grouped } from "../ui/words";
+import { firstOf, grouped } from "../ui/words";
 import { askAgain } from "./again";
 import { candidateName, changeIn, percent, shareOf, visible } from "./words";
 
@@ -172,9 +172,9 @@ function ForkHere({ reading, offset }: { reading: Reading; offset: number }) {
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const fork = (): void => {
     const { id, labels, ttl_seconds } = reading.session.value;
-    const title = `${labels?.title ?? "text"}, from ${offset}`.slice(0, 256);
+    const title = firstOf(`${labels?.title ?? "text"}, from ${offset}`, 256);
     forkSession(id, { at_offset: offset, labels: { ...labels, title }, ttl_seconds })
-      .then(show, (e) => setProblem(asProblem(e)));
+      .then(({ id }) => go(route.value.view, id), (e) => setProblem(asProblem(e)));
   };
   return (
     <>

@@ -4,6 +4,9 @@ import { cellAt, tabColumns } from "../ui/cells";
 /** How far from its end a row may break between words. */
 const wordColumns = 24;
 
+/** The most bytes of a character. */
+const characterMost = 4;
+
 /** The starts of the rows of a text at a given width. It grows with the text. */
 export class Rows {
   #starts = new Growing((n) => new Float64Array(n));
@@ -34,10 +37,14 @@ export class Rows {
     return low;
   }
 
-  /** Processes new text. */
-  extend(text: Uint8Array): void {
-    if (text.length === this.#done) return;
-    // The last row may still grow.
+  /** Processes new text. Returns the first row that may have changed. */
+  extend(text: Uint8Array): number {
+    if (text.length === this.#done) return this.count;
+    // The last row may still grow. A character at the end may have been incomplete.
+    while (this.count > 1 && this.#starts.at(this.count - 1) > this.#done - characterMost) {
+      this.#starts.length--;
+    }
+    const changed = this.count - 1;
     let place = this.#starts.at(this.#starts.length - 1);
     let column = 0;
     let space = -1; // possible break: after the last space
@@ -64,5 +71,6 @@ export class Rows {
       }
     }
     this.#done = text.length;
+    return changed;
   }
 }

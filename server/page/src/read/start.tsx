@@ -1,12 +1,12 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
-import { listSessions } from "../api/sessions";
+import { lastUsed } from "../api/sessions";
 import type { Session } from "../api/types";
 import { ModelChoice } from "../shell/model";
 import { Problem } from "../shell/problem";
 import { begin, feed } from "../state/feed";
 import { href } from "../state/route";
-import { grouped, shortId } from "../ui/words";
+import { firstOf, grouped, shortId } from "../ui/words";
 import { samples } from "./samples";
 
 const recentShown = 5;
@@ -66,7 +66,7 @@ export function Composer({ label, action, busy, onText }: ComposerProps) {
   const chooser = useRef<HTMLInputElement>(null);
   const send = (): void => {
     if (text === "" || busy) return;
-    onText(text.trim().split("\n", 1)[0].slice(0, 60) || "Text", new Blob([text]));
+    onText(firstOf(text.trim().split("\n", 1)[0], 60) || "Text", new Blob([text]));
     setText("");
   };
   const take = (file: File | undefined): void => {
@@ -109,10 +109,8 @@ function Recent() {
   const [problem, setProblem] = useState<ProblemError | null>(null);
   useEffect(() => {
     const given = new AbortController();
-    listSessions({ limit: 100 }, given.signal)
-      .then(({ sessions: all }) => setSessions(all.filter((s) => !s.error)
-        .sort((a, b) => (b.last_used_at ?? "").localeCompare(a.last_used_at ?? ""))
-        .slice(0, recentShown)))
+    lastUsed(given.signal)
+      .then((all) => setSessions(all.slice(0, recentShown)))
       .catch((error) => { if (!isAbort(error)) setProblem(asProblem(error)); });
     return () => given.abort();
   }, []);

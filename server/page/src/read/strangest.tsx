@@ -4,7 +4,7 @@ import type { Reading } from "../state/reading";
 import { rankText, reasonOf } from "../ui/why";
 import { useRatings } from "./lines";
 import { markLevel } from "./scale";
-import { visible } from "./words";
+import { lettersOf } from "./words";
 
 /** The number of lines listed. */
 const linesListed = 200;
@@ -14,7 +14,7 @@ const bytesShown = 400;
 export function Strangest({ reading, open }: { reading: Reading; open: (place: number) => void }) {
   useRatings(reading, true);
   const problem = reading.ratings.problem.value;
-  if (problem) return <Problem error={problem} />;
+  if (problem) return <Problem error={problem} again={() => reading.ratings.again()} />;
   const lines = reading.ratings.strangest(linesListed);
   if (lines.length === 0) return <p class="note">No complete line has been rated yet.</p>;
   return (
@@ -53,11 +53,8 @@ export function Strangest({ reading, open }: { reading: Reading; open: (place: n
 function Shown({ reading, line }: { reading: Reading; line: RatedLine }) {
   const end = Math.min(line.to - 1, line.from + bytesShown);
   if (end <= line.from) return <>(empty)</>;
-  const shown = (from: number, to: number): string => {
-    const bytes = reading.text.all.subarray(Math.min(from, end), Math.min(to, end));
-    const text = visible(bytes);
-    return text === "space" ? " " : text.replaceAll("␣", " ");
-  };
+  const shown = (from: number, to: number): string =>
+    lettersOf(reading.text.all.subarray(Math.min(from, end), Math.min(to, end)));
   const [from, to] = line.rank > 1 ? line.span : [end, end];
   return (
     <>

@@ -9,13 +9,19 @@ const names: Record<string, string> = {
 
 /** Makes text visible whose letters stand alone. */
 export function visible(bytes: Uint8Array): string {
+  const shown = lettersOf(bytes);
+  return names[shown] ?? shown.replaceAll(" ", "␣");
+}
+
+/** Text with visible control characters and invalid bytes. */
+export function lettersOf(bytes: Uint8Array): string {
   let shown = "";
   for (let at = 0; at < bytes.length;) {
     const cell = cellAt(bytes, at);
     shown += cell.kind === "raw" ? `\\x${cell.shown}` : cell.shown;
     at += cell.size;
   }
-  return names[shown] ?? shown.replaceAll(" ", "␣");
+  return shown;
 }
 
 /** The shown form of a token; for a model of bytes, the byte's value. */

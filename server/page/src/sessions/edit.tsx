@@ -17,6 +17,7 @@ interface Props {
 
 /** Edits a session's name, labels and lifetime. */
 export function Edit({ of, onChanged }: Props) {
+  const [before, setBefore] = useState(of); // only the user's own changes are sent
   const [name, setName] = useState(of.name ?? "");
   const [labels, setLabels] = useState(Object.entries(of.labels ?? {}));
   const [ttl, setTTL] = useState(of.ttl_seconds);
@@ -30,13 +31,17 @@ export function Edit({ of, onChanged }: Props) {
     setState("busy");
     setProblem(null);
     const wanted = Object.fromEntries(labels.filter(([label]) => label));
-    const gone = Object.keys(of.labels ?? {}).filter((label) => !(label in wanted));
+    const had = before.labels ?? {};
+    const changed = Object.entries(wanted).filter(([label, value]) => had[label] !== value);
+    const gone = Object.keys(had).filter((label) => !(label in wanted));
     try {
-      onChanged(await patchSession(of.id, {
-        ...(name !== (of.name ?? "") && { name: name || null }),
-        labels: { ...Object.fromEntries(gone.map((label) => [label, null])), ...wanted },
-        ttl_seconds: ttl,
-      }));
+      const session = await patchSession(of.id, {
+        ...(name !== (before.name ?? "") && { name: name || null }),
+        labels: Object.fromEntries([...gone.map((label) => [label, null]), ...changed]),
+        ...(ttl !== before.ttl_seconds && { ttl_seconds: ttl }),
+      });
+      setBefore({ ...session, labels: wanted });
+      onChanged(session);
       setState("saved");
     } catch (error) {
       setState("");

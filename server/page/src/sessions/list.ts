@@ -69,7 +69,10 @@ export class SessionList {
     try {
       const page = await listSessions({ after, limit: pageSize });
       if (asked !== this.#asked) return false; // a newer request replaced this one
-      this.all.value = after ? [...this.all.value, ...page.sessions] : page.sessions;
+      const fetched = new Set(page.sessions.map(({ id }) => id));
+      // A new or forked session may be here before its page.
+      const known = after ? this.all.value.filter(({ id }) => !fetched.has(id)) : [];
+      this.all.value = [...known, ...page.sessions];
       this.#next.value = page.next;
       this.problem.value = null;
       return true;

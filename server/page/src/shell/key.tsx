@@ -12,7 +12,10 @@ export function KeyDialog() {
   }, [wanted]);
   return (
     <dialog ref={dialog} class="key" aria-labelledby="key-title"
-      onCancel={(event) => event.preventDefault()}>
+      onCancel={(event) => event.preventDefault()}
+      onClose={() => { // browsers close the dialog at a second Escape, whatever the page says
+        if (keyWanted.value !== "no") dialog.current?.showModal();
+      }}>
       <form method="dialog" onSubmit={(event) => {
         event.preventDefault();
         if (input.current?.value) giveKey(input.current.value);

@@ -1,10 +1,11 @@
 import { computed, effect, signal } from "@preact/signals";
 import { asProblem, isAbort, ProblemError } from "../api/problem";
 import {
-  createSession, deleteSession, forkSession, getSession, listModels, pastScores, readText, score,
-  scratch, watch, type EventOptions,
+  createSession, deleteSession, forkSession, getSession, listModels, pastBytesMax, pastScores,
+  readText, score, scratch, watch, type EventOptions,
 } from "../api/sessions";
 import type { Model, Session } from "../api/types";
+import { firstOf } from "../ui/words";
 import { candidatesKept } from "./predictions";
 import { Reading } from "./reading";
 import { go, route } from "./route";
@@ -41,6 +42,9 @@ const asked: EventOptions = { logprobs: true, top_logprobs: candidatesKept, upda
 
 let working = new AbortController();
 
+/** The readings whose beginning is not known yet, for example because a request has failed. */
+const unopened = new WeakSet<Reading>();
+
 /** Stops the page's work on the session. Scores are kept. */
 export function stop(): void {
   working.abort();
@@ -48,17 +52,18 @@ export function stop(): void {
 
 /** Creates a session for a text and opens it. It is deleted after a week without use. */
 export async function begin(title: string): Promise<Reading> {
+  await knowModels();
   const session = await createSession({
-    model: chosenModel.value || undefined,
-    settings: { baseline: true },
-    labels: { title: title.slice(0, 256) },
+    model: chosenModel.value || networks.value[0]?.id,
+    settings: { baseline: networks.value.length > 0 },
+    labels: { title: firstOf(title, 256) },
     ttl_seconds: secondsKept,
   });
   return show(session);
 }
 
-/** Shows a new or forked session, and navigates there. */
-export async function show(session: Session): Promise<Reading> {
+/** Shows a session without text, and navigates there. */
+async function show(session: Session): Promise<Reading> {
   const opened = await readingOf(session);
   stop();
   reading.value = opened;
@@ -75,7 +80,8 @@ export async function feed(into: Reading, text: Blob | Uint8Array): Promise<void
     const more = text instanceof Blob ? new Uint8Array(await text.arrayBuffer()) : text;
     // What is left of the past, where opening has ended early.
     const { offset } = into.session.value;
-    if (into.end < offset) await fetchPast(into, into.end, offset, signal);
+    if (unopened.has(into)) await fetchAll(into, signal);
+    else if (into.end < offset) await fetchPast(into, into.end, offset, signal);
     into.addText(more);
     await sendRest(into, signal);
   });
@@ -83,15 +89,43 @@ export async function feed(into: Reading, text: Blob | Uint8Array): Promise<void
 
 /** Resumes feeding or watching after an interruption. */
 export async function resume(into: Reading): Promise<void> {
-  const sent = into.session.value.offset;
+  if (unopened.has(into)) await work(into, "opening", (signal) => fetchAll(into, signal));
+  if (unopened.has(into)) return;
+  const { id, offset: sent } = into.session.value;
   if (into.end <= sent) return follow(into);
+  const isRefused = into.problem.value?.kind === "offset-conflict";
+  let rest: Uint8Array | null = null;
   await work(into, "feeding", async (signal) => {
-    const session = await getSession(into.session.value.id, signal);
+    const session = await getSession(id, signal);
+    if (session.offset > sent) {
+      rest = await restAfterOthers(into, sent, session.offset, isRefused, signal);
+      if (rest) return;
+    }
     into.session.value = session;
     // Text that was accepted but not reported.
     if (session.offset > sent) await fetchPast(into, sent, session.offset, signal);
     await sendRest(into, signal);
   });
+  if (rest) await open(id, rest);
+}
+
+/**
+ * Returns what the session lacks of the text after `from` if another client has fed the session;
+ * null if only this text was fed. A refused text was not fed, even if the session has equal text.
+ */
+async function restAfterOthers(
+  into: Reading, from: number, to: number, isRefused: boolean, signal: AbortSignal,
+): Promise<Uint8Array | null> {
+  const mine = into.text.all.slice(from - into.from);
+  let same = 0;
+  while (!isRefused && same < Math.min(to - from, mine.length)) {
+    const length = Math.min(textPiece, to - from - same);
+    const { bytes } = await readText(into.session.value.id, from + same, length, signal);
+    const other = bytes.findIndex((byte, i) => byte !== mine[same + i]);
+    same += other < 0 ? bytes.length : other;
+    if (other >= 0 || bytes.length === 0) break;
+  }
+  return same === to - from ? null : mine.slice(same);
 }
 
 /** Sends what is left of a text that another session's opening has interrupted. */
@@ -131,10 +165,10 @@ function takeText(into: Reading, event: { text?: string; text_base64?: string })
 }
 
 /**
- * Opens the session in the address with the text and scores that the server still has, and watches
- * it from there.
+ * Opens the session in the address with the text and scores that the server still has. Then it
+ * feeds the rest of a text, if any, and watches the session.
  */
-async function open(id: string): Promise<void> {
+async function open(id: string, rest?: Uint8Array): Promise<void> {
   stop();
   const opening = (working = new AbortController());
   openProblem.value = null;
@@ -143,18 +177,24 @@ async function open(id: string): Promise<void> {
     const opened = await readingOf(session);
     if (opening.signal.aborted) return;
     reading.value = opened;
-    await work(opened, "opening", async (signal) => {
-      const kept = await readText(id, session.offset, 1, signal); // finds where the text begins
-      const first = Math.max(kept.from, session.offset - textOpened);
-      opened.from = first;
-      await fetchPast(opened, first, session.offset, signal);
-    });
+    unopened.add(opened);
+    await work(opened, "opening", (signal) => fetchAll(opened, signal));
+    if (rest?.length && reading.value === opened) await feed(opened, rest);
     if (opened.from === 0 && opened.coarseTo <= rereadBytes) void reread(opened);
     const isIdle = opened.activity.value === "idle" && !working.signal.aborted;
     if (reading.value === opened && isIdle && !opened.problem.value) void follow(opened);
   } catch (error) {
     if (!isAbort(error)) openProblem.value = asProblem(error);
   }
+}
+
+/** Fetches the text and the scores that the server still has. */
+async function fetchAll(into: Reading, signal: AbortSignal): Promise<void> {
+  const { id, offset } = into.session.value;
+  const kept = await readText(id, offset, 1, signal); // finds where the text begins
+  into.from = Math.max(kept.from, offset - textOpened);
+  unopened.delete(into);
+  await fetchPast(into, into.from, offset, signal);
 }
 
 /** Fetches text of the session that the page lacks, and its cost. */
@@ -169,8 +209,10 @@ async function fetchPast(
     into.addText(piece.bytes);
     at += piece.bytes.length;
   }
-  const range = { offset: from, length: to - from, points: pastPoints };
-  into.addPast(await pastScores(into.session.value.id, range, signal));
+  for (let at = from; at < to; at += pastBytesMax) {
+    const range = { offset: at, length: Math.min(pastBytesMax, to - at), points: pastPoints };
+    into.addPast(await pastScores(into.session.value.id, range, signal));
+  }
 }
 
 /**
@@ -246,7 +288,9 @@ effect(() => {
   const isFeeding = reading.peek()?.activity.peek() === "feeding";
   if (view === "incidents" && isFeeding) return; // the text is sent to its end
   const session = view === "incidents" ? "" : named; // that view has its own stream
-  if (session && session !== reading.peek()?.session.peek().id) void open(session);
+  const now = reading.peek()?.session.peek();
+  // The address may contain the id or the name. Opening again would cancel work.
+  if (session && session !== now?.id && session !== now?.name) void open(session);
   if (!session) {
     // A text being sent is sent to its end; other work is canceled.
     if (!isFeeding) stop();

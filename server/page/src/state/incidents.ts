@@ -30,15 +30,19 @@ export class Incidents {
 
   /** Sets or removes the verdict on an incident, and so on similar ones. */
   async judge(number: number, verdict: Verdict | null): Promise<void> {
-    const before = this.list.value;
-    this.list.value = before.map((i) =>
-      i.number === number ? { ...i, verdict: verdict ?? undefined } : i);
+    const before = this.list.value.find((i) => i.number === number)?.verdict;
+    const show = (shown: Verdict | undefined): void => {
+      this.list.value = this.list.value.map((i) =>
+        i.number === number ? { ...i, verdict: shown } : i);
+    };
+    show(verdict ?? undefined);
     try {
       this.#put(await giveFeedback(this.id, number, verdict));
       this.problem.value = null;
     } catch (error) {
       if (isAbort(error)) return;
-      if (!this.#passes(asProblem(error))) this.list.value = before;
+      show(before); // the server does not have it
+      this.problem.value = asProblem(error);
     }
   }
 

@@ -1,9 +1,10 @@
 import { signal } from "@preact/signals";
+import { store, stored } from "./stored";
 
 const place = "lmserve.key";
 
 /** The key for requests; "" for none. It is stored only for this tab. */
-export const key = signal(sessionStorage.getItem(place) ?? "");
+export const key = signal(stored("sessionStorage", place) ?? "");
 
 /** Whether the page needs a key: "no", "first", or "again" if the previous one was refused. */
 export const keyWanted = signal<"no" | "first" | "again">("no");
@@ -31,8 +32,10 @@ export function keyAsked(signal?: AbortSignal): Promise<void> {
 
 /** Stores a key, and resumes everything that waits for one. */
 export function giveKey(given: string): void {
+  // Other characters are in no key, and browsers refuse to send them.
+  if (/[^!-~]/.test(given.trim())) return forgetKey(true);
   key.value = given.trim();
-  sessionStorage.setItem(place, key.value);
+  store("sessionStorage", place, key.value);
   keyWanted.value = "no";
   for (const resume of waiting) resume();
   waiting.clear();
@@ -41,6 +44,6 @@ export function giveKey(given: string): void {
 /** Forgets the key and asks for another. */
 export function forgetKey(wasRefused: boolean): void {
   key.value = "";
-  sessionStorage.removeItem(place);
+  store("sessionStorage", place, null);
   keyWanted.value = wasRefused ? "again" : "first";
 }

@@ -50,6 +50,15 @@ export class Ratings {
     }).finally(() => (this.#work = null));
   }
 
+  /** Rates all lines again after a problem. */
+  again(): void {
+    const session = this.#session;
+    if (session) void deleteSession(session).catch(() => undefined);
+    this.#forget();
+    this.problem.value = null;
+    this.update();
+  }
+
   /** Deletes the session created for the ratings. */
   async end(): Promise<void> {
     this.#isOver = true;
@@ -88,10 +97,14 @@ export class Ratings {
           throw error;
         }
         isAgain = true; // the session expired without use
-        Object.assign(this, { lines: [], rated: 0 });
-        this.#session = "";
+        this.#forget();
       }
     }
+  }
+
+  #forget(): void {
+    Object.assign(this, { lines: [], rated: 0 });
+    this.#session = "";
   }
 
   async #send(text: Uint8Array<ArrayBuffer>): Promise<void> {

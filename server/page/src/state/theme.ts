@@ -1,4 +1,5 @@
 import { effect, signal } from "@preact/signals";
+import { store, stored } from "./stored";
 
 const place = "lmserve.theme";
 const themes = ["auto", "light", "dark"] as const;
@@ -6,12 +7,12 @@ export type Theme = (typeof themes)[number];
 
 /** The chosen theme; "auto" follows the system. */
 export const theme = signal<Theme>(
-  themes.find((known) => known === localStorage.getItem(place)) ?? "auto",
+  themes.find((known) => known === stored("localStorage", place)) ?? "auto",
 );
 
 effect(() => {
   document.documentElement.dataset.theme = theme.value;
-  localStorage.setItem(place, theme.value);
+  store("localStorage", place, theme.value);
 });
 
 /** Switches to the next of auto, light and dark. */

@@ -9,6 +9,10 @@ export const nameWords = "1 to 64 characters of a-z, 0-9, '.', '_' and '-', begi
 /** An id shortened to its end, which is random; ids of the same time share their beginning. */
 export const shortId = (id: string): string => `…${id.slice(-8)}`;
 
+/** The first characters of a text. A character beyond UTF-16's basic plane is not cut in halves. */
+export const firstOf = (text: string, characters: number): string =>
+  [...text.slice(0, 2 * characters)].slice(0, characters).join("");
+
 /** A session's name for readers. */
 export function titleOf(session: Session): string {
   const { id, name, labels, settings, shadow_of: of } = session;

@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { asProblem, type ProblemError } from "../api/problem";
 import { createSession, readText, score } from "../api/sessions";
 import type { Incident, Session, Verdict } from "../api/types";
@@ -9,7 +9,7 @@ import { Problem } from "../shell/problem";
 import { Incidents } from "../state/incidents";
 import { go, route } from "../state/route";
 import { Dialog } from "../ui/dialog";
-import { grouped, titleOf } from "../ui/words";
+import { firstOf, grouped, titleOf } from "../ui/words";
 
 const searchedBytes = 16 << 20;
 const pieceBytes = 1 << 20;
@@ -193,25 +193,28 @@ function Keys({ onClose }: { onClose: () => void }) {
 function NoLines({ of }: { of: Session }) {
   const [done, setDone] = useState(-1); // bytes; -1 before the start
   const [problem, setProblem] = useState<ProblemError | null>(null);
+  const isHere = useRef(true);
+  useEffect(() => () => { isHere.current = false; }, []);
   const find = async (): Promise<void> => {
     setDone(0);
     setProblem(null);
     try {
+      const kept = await readText(of.id, of.offset, 1); // finds where the text begins
       const made = await createSession({
         settings: { method: "counts", companion: false },
-        labels: { title: `${titleOf(of)}, its lines`.slice(0, 256) },
+        labels: { title: firstOf(`${titleOf(of)}, its lines`, 256) },
         ttl_seconds: secondsKept,
       });
-      let at = Math.max(0, of.offset - searchedBytes);
+      let at = Math.max(kept.from, of.offset - searchedBytes);
       while (at < of.offset) {
-        const { bytes, from } = await readText(of.id, at, Math.min(pieceBytes, of.offset - at));
+        const { bytes } = await readText(of.id, at, Math.min(pieceBytes, of.offset - at));
         if (bytes.length === 0) break;
         const text = new Uint8Array(bytes);
         for await (const _ of score(made.id, text, { unit: "line", text: false }));
-        at = Math.max(at, from) + bytes.length;
+        at += bytes.length;
         setDone(at);
       }
-      go("incidents", made.id);
+      if (isHere.current) go("incidents", made.id);
     } catch (error) {
       setDone(-1);
       setProblem(asProblem(error));

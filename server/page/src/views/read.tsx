@@ -62,6 +62,8 @@ function Read({ reading }: { reading: Reading }) {
       <h1 class="hidden">Read</h1>
       <section class="text" aria-label="Text">
         {problem && <Problem error={problem} again={() => void resume(reading)} />}
+        {shape === "text" && mode === "unusual" && ratings.problem.value &&
+          <Problem error={ratings.problem.value} again={() => ratings.again()} />}
         <Toolbar {...{ reading, shape, setShape, mode, setMode, follows, setFollows }} />
         {shape === "text"
           ? <TextMap {...{ reading, mode, selected, listener }} follow={follows} />

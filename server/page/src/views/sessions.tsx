@@ -5,7 +5,7 @@ import { SessionList, orders, type Order } from "../sessions/list";
 import { Make } from "../sessions/make";
 import { Table } from "../sessions/table";
 import { Problem } from "../shell/problem";
-import { reading, show, openProblem } from "../state/feed";
+import { reading, openProblem } from "../state/feed";
 import { go, href, route } from "../state/route";
 import { grouped } from "../ui/words";
 
@@ -20,7 +20,7 @@ export function SessionsView() {
   const of = list.all.value.find(({ id, name }) => chosen && (id === chosen || name === chosen));
   const goTo = (session: Session): void => {
     list.put(session);
-    void show(session);
+    go("sessions", session.id);
   };
   return (
     <div class={`sessions-view${chosen ? " with-details" : ""}`}>

@@ -237,5 +237,5 @@ function tailOf(known: Uint8Array): string {
   const line = first === 0 ? -1 : known.indexOf(10, first);
   if (line >= 0 && line < known.length - tailBytes / 2) first = line + 1;
   const { text } = decode(known.subarray(first));
-  return (first > 0 ? "… " : "") + text.replaceAll("␍\n", "\n");
+  return (first > 0 ? "… " : "") + text.replaceAll("^M\n", "\n");
 }

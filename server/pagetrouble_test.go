@@ -1,0 +1,415 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
+	"github.com/lmserve/lmserve/internal/serving/keys"
+	"github.com/lmserve/lmserve/internal/serving/session"
+)
+
+// opened returns the path of the session in the page's address.
+func (b *tab) opened() string {
+	b.t.Helper()
+	return value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
+}
+
+// refuse makes the page's next requests whose URLs match a regular expression fail with a problem.
+func (b *tab) refuse(pattern string, times int) {
+	b.t.Helper()
+	value[bool](b, fmt.Sprintf(`(() => {
+		const {fetch} = window;
+		let left = %d;
+		window.fetch = (url, ...how) => {
+			if (left === 0 || !/%s/.test(url)) return fetch(url, ...how);
+			left--;
+			return Promise.resolve(new Response(JSON.stringify({
+				type: "urn:lmserve:problem:overloaded", title: "The server is overloaded",
+				status: 503,
+			}), {status: 503}));
+		};
+		return true;
+	})()`, times, pattern))
+}
+
+// untilText waits until a session has the given text.
+func (b *tab) untilText(path, text string) {
+	b.t.Helper()
+	last := ""
+	for range 300 {
+		if last = b.sessionText(path); last == text {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	require.Equal(b.t, text, last)
+}
+
+func (b *tab) add(text string) {
+	b.t.Helper()
+	b.click("Add text")
+	b.until(`document.querySelector(".composer textarea") !== null`)
+	b.fill(".composer textarea", text)
+	b.run(chromedp.Focus(".composer textarea"))
+	b.with(chromedp.ModifierCtrl, kb.Enter)
+}
+
+// A title is a part of a text. It must not end with half of a character of two UTF-16 units.
+func TestPageReadsTextWithCharacterAtEndOfTitle(t *testing.T) {
+	b := newTab(t)
+	text := strings.Repeat("a", 59) + "😀 and more\n"
+	b.until(`document.querySelector(".composer textarea") !== null`)
+	b.fill(".composer textarea", text)
+	b.run(chromedp.Focus(".composer textarea"))
+	b.with(chromedp.ModifierCtrl, kb.Enter)
+	b.untilRead(len(text))
+	require.Equal(t, strings.Repeat("a", 59)+"😀", (*b.get(b.opened()).Labels)["title"])
+}
+
+// An address may have a session's name. A change of the view does not cancel the sending of a text.
+func TestPageFeedsNamedSessionInEveryView(t *testing.T) {
+	b := newTab(t)
+	require.Equal(t, http.StatusCreated, b.send("PUT", "/v1/sessions/web-1", ofCounts).StatusCode)
+	b.open("#/read/web-1")
+	b.until(`document.querySelector(".totals .doing")?.textContent === "Watching…"`)
+	b.slow(`\/score\?.*offset=`, 1000)
+	b.add("one line\n")
+	b.until(`window.slowed > 0`)
+	value[bool](b, `(location.hash = "#/learn/web-1", true)`)
+	b.untilText("/v1/sessions/web-1", "one line\n")
+	b.until(`document.querySelector(".learn") !== null`)
+}
+
+// The server lists sessions by age, in pages. The page knows also the newest of many sessions.
+func TestPageKnowsNewestOfManySessions(t *testing.T) {
+	b := newTab(t)
+	for range 200 {
+		b.create(ofCounts)
+	}
+	b.create(`{"labels":{"title":"newest"}}`)
+	first := `document.querySelector(".recent li a")?.innerText`
+	b.run(chromedp.Reload())
+	b.until(first + ` !== undefined`)
+	require.Equal(t, "newest", value[string](b, first))
+	b.open("#/incidents")
+	b.until(`document.querySelector("h1")?.innerText === "Incidents" && ` + first +
+		` !== undefined`)
+	require.Equal(t, "newest", value[string](b, first))
+}
+
+// A session that the page has created is listed once, also after the page of the list that has it.
+func TestPageListsCreatedSessionOnce(t *testing.T) {
+	b := newTab(t)
+	for range 201 {
+		b.create(ofCounts)
+	}
+	b.open("#/sessions")
+	b.until(`document.querySelectorAll("table.sessions tbody tr").length === 50`)
+	b.click("New session…")
+	b.fill("dialog input:not([type])", "fresh")
+	b.click("Create")
+	b.until(`document.querySelector(".details h2")?.innerText === "fresh"`)
+	b.fill(".find input", "fresh")
+	rows := `document.querySelectorAll("table.sessions tbody tr").length`
+	b.until(rows + ` === 1`)
+	b.click("Show more")
+	b.until(`!document.querySelector(".foot").innerText.includes("searched")`)
+	require.Equal(t, 1, value[int](b, rows))
+}
+
+// Browsers close a dialog at repeated Escape keys. The page still needs the key.
+func TestPageAsksForKeyAfterEscape(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "alice"})
+	b := newTabOf(t, Options{Keys: ring.Ring})
+	b.until(`document.querySelector("dialog[open]") !== null`)
+	b.run(chromedp.Focus("#key-input"))
+	b.press(kb.Escape, kb.Escape, kb.Escape)
+	time.Sleep(200 * time.Millisecond)
+	require.True(t, value[bool](b, `document.querySelector("dialog[open]") !== null`))
+}
+
+func TestPageWorksIfBrowserForbidsStorage(t *testing.T) {
+	b := newTab(t)
+	forbids := cdppage.AddScriptToEvaluateOnNewDocumentParams{
+		Source: `for (const name of ["localStorage", "sessionStorage"]) {
+			Object.defineProperty(window, name, {get() {
+				throw new DOMException("denied", "SecurityError");
+			}});
+		}`,
+	}
+	b.run(command(cdppage.AddScriptToEvaluateOnNewDocument, forbids), chromedp.Reload())
+	b.read("hello\n")
+	b.open("#/write")
+	b.click("◐")
+	b.until(`document.documentElement.dataset.theme !== "auto"`)
+}
+
+func TestPageWritesAfterLinesOfWindows(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "one\r\ntwo\r\n")
+	b.open(place("write", path))
+	b.until(`document.querySelector(".sheet textarea")?.value > ""`)
+	require.Equal(t, "one\ntwo\n",
+		value[string](b, `document.querySelector(".sheet textarea").value`))
+}
+
+// A verdict that the server has not stored is not shown.
+func TestPageReportsRefusedVerdict(t *testing.T) {
+	b := newTab(t)
+	path := b.create(ofCounts)
+	b.text(path+"/score?unit=line", requestLog(0, 400)+lostLine)
+	b.open(place("incidents", path))
+	b.until(`document.querySelector(".incident") !== null`)
+	b.refuse(`\/feedback$`, 1)
+	b.press("j", "m")
+	b.until(`document.querySelector(".problem h2")?.innerText === "The server is overloaded"`)
+	require.False(t, value[bool](b, `document.querySelector(".incident em.matters") !== null`))
+	b.press("m")
+	b.until(`document.querySelector(".incident em.matters") !== null &&
+		document.querySelector(".problem") === null`)
+}
+
+// The search for incidents does not move a user who has opened another view.
+func TestPageSearchesIncidentsInBackground(t *testing.T) {
+	b := newTab(t)
+	path := b.create(`{"labels":{"title":"fed"}}`)
+	text := requestLog(0, 100)
+	b.text(path+"/score", text)
+	b.open(place("incidents", path))
+	b.slow(`\/score\?`, 1000)
+	b.click("Find incidents")
+	b.until(`window.slowed > 0`)
+	value[bool](b, `(location.hash = "#/sessions", true)`)
+	b.until(fmt.Sprintf(`fetch("v1/sessions").then((r) => r.json()).then((all) =>
+		all.sessions.some((s) => s.settings.method === "counts" && s.offset === %d))`, len(text)))
+	time.Sleep(500 * time.Millisecond)
+	require.Equal(t, "#/sessions", value[string](b, `location.hash`))
+}
+
+// A session may keep only the end of its text. The page shows what is kept.
+func TestPageShowsSessionWithTrimmedText(t *testing.T) {
+	path := wantedBrowser(t)
+	o := withCounts(t)
+	o.ReplayMax = 500
+	b := newTabOn(newRealRig(t, o, Options{}), path)
+	tail := b.create(`{"history":"tail","labels":{"title":"fed"}}`)
+	id := strings.TrimPrefix(tail, "/v1/sessions/")
+	b.create(fmt.Sprintf(
+		`{"shadow_of":%q,"history":"tail","settings":{"method":"static"}}`, id))
+	b.score(tail, numbered(1, 1000))
+	b.score(tail, numbered(2, 1000))
+	requireProblem(t, b.do("GET", tail+"/text", nil), api.ProblemHistoryTrimmed)
+	b.open(place("learn", tail))
+	b.until(`[...document.querySelectorAll(".lines-key li")].some((line) =>
+		line.innerText.startsWith("shadow static"))`)
+	b.open(place("incidents", tail))
+	b.click("Find incidents")
+	b.until(`document.querySelector("select")?.selectedOptions[0].innerText === "fed, its lines"`)
+}
+
+// One request for scores returns those of at most 16 MiB.
+func TestPageShowsShadowsOfLongSession(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, numbered(1, 1600))
+	id := strings.TrimPrefix(path, "/v1/sessions/")
+	shadow := b.create(fmt.Sprintf(`{"shadow_of":%q,"settings":{"method":"static"}}`, id))
+	value[bool](b, fmt.Sprintf(`(() => { // the shadow seems to be longer
+		const {fetch} = window;
+		const beyond = {offset: 40e6, end: 40e6, scores: []};
+		window.fetch = async (url, ...how) => {
+			const [, part] = ("/" + url).split(%q);
+			if (part?.startsWith("/text")) return new Response("");
+			if (part?.startsWith("/scores") && !part.includes("offset=0&")) {
+				return new Response(JSON.stringify(beyond));
+			}
+			const answer = await fetch(url, ...how);
+			if (part !== "") return answer;
+			return new Response(JSON.stringify({...await answer.json(), offset: 40e6}));
+		};
+		return true;
+	})()`, shadow))
+	b.open(place("learn", path))
+	b.until(`document.querySelector(".sums .shadow1 dt")?.innerText.startsWith("Shadow static")`)
+}
+
+// If another client feeds the session first, the page sends the whole text after that text.
+func TestPageSendsWholeTextAfterAnotherClient(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "start\n")
+	b.open(place("read", path))
+	b.until(`document.querySelector(".totals .doing")?.textContent === "Watching…"`)
+	b.slow(`\/score\?.*offset=`, 2000)
+	b.add("mine and more\n")
+	b.until(`window.slowed > 0`)
+	b.score(path, "theirs\n")
+	b.click("Try again")
+	b.untilText(path, "start\ntheirs\nmine and more\n")
+	b.until(`document.querySelector(".map")?.textContent === "start↵theirs↵mine and more↵"`)
+}
+
+func TestPageOpensSessionAtSecondAttempt(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "some text\n")
+	b.refuse(`\/text\?`, 1)
+	b.open(place("read", path))
+	b.click("Try again")
+	b.until(`document.querySelector(".map")?.textContent === "some text↵"`)
+}
+
+// A fork and an imported session have text from the beginning.
+func TestPageShowsTextOfFork(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "some text\n")
+	b.open(place("sessions", path))
+	b.click("Fork at any byte")
+	b.click("Fork at the end")
+	b.until(`document.querySelector(".details h2")?.innerText.startsWith("Fork at byte")`)
+	b.click("Fork at any byte")
+	b.until(`document.querySelector(".travelled")?.innerText === "some text\n"`)
+	value[bool](b, `(location.hash = location.hash.replace("sessions", "read"), true)`)
+	b.until(`document.querySelector(".map")?.textContent === "some text↵"`)
+}
+
+// The list of lines shows the words of the text, not the names of single characters.
+func TestPageListsLinesAsWritten(t *testing.T) {
+	b := newTab(t)
+	b.read("space\n\t\ntab ␣\n")
+	b.click("Lines")
+	b.until(`document.querySelectorAll(".strangest tbody tr").length === 3`)
+	require.Equal(t, []string{"space", "→", "tab ␣"}, value[[]string](b,
+		`[...document.querySelectorAll(".strangest .line")].map((e) => e.textContent)`))
+}
+
+func TestPageRatesLinesAfterProblem(t *testing.T) {
+	b := newTab(t)
+	path := b.create(ofCounts)
+	b.text(path+"/score?unit=line", requestLog(0, 20))
+	b.refuse(`unit=line`, 2)
+	b.open(place("read", path))
+	b.click("Try again")
+	b.until(`document.querySelector(".problem h2")?.innerText === "The server is overloaded"`)
+	b.click("Try again")
+	b.until(`document.querySelector(".problem") === null &&
+		document.querySelector(".map .heat0") !== null`)
+	b.click("Lines")
+	b.until(`document.querySelectorAll(".strangest tbody tr").length === 20`)
+}
+
+// Text may arrive within a character, at the end of a row.
+func TestPageShowsCharacterThatArrivesInParts(t *testing.T) {
+	b := newTab(t)
+	path := b.create(`{"settings":{"chunk":1}}`)
+	b.score(path, strings.Repeat("x", 400)+"\n")
+	b.open(place("read", path))
+	b.until(`document.querySelector(".totals .doing")?.textContent === "Watching…"`)
+	b.until(`document.querySelectorAll(".map .row").length > 2`)
+	columns := value[int](b, `document.querySelector(".map .row").textContent.length`)
+	whole := strings.Repeat("y", columns-2) + "€€"
+	b.score(path, whole[:columns])
+	b.until(`document.querySelectorAll(".map .raw").length === 2`)
+	b.score(path, whole[columns:]+"\n")
+	b.until(`document.querySelector(".map").textContent.includes("€↵")`)
+	require.Zero(t, value[int](b, `document.querySelectorAll(".map .raw").length`))
+	require.Equal(t, 2, value[int](b,
+		`[...document.querySelector(".map").textContent].filter((c) => c === "€").length`))
+}
+
+// In a narrow window, a long word is shown with the beginning of its line.
+func TestPageShowsBeginningOfLineOfIncident(t *testing.T) {
+	b := newTab(t)
+	path := b.create(ofCounts)
+	line := "09:05:00 ERROR" + strings.Repeat("LOST", 10)
+	b.text(path+"/score?unit=line", requestLog(0, 400)+line+"\n")
+	b.look(900, 800, false)
+	b.open(place("incidents", path))
+	b.until(`document.querySelector(".incident .line mark") !== null`)
+	shown := value[string](b, `document.querySelector(".incident .line").textContent`)
+	require.Equal(t, line, shown)
+}
+
+// The default model of a server may only rate lines. A text is then read by the model that the page
+// shows as chosen.
+func TestPageReadsWithNetworkByDefault(t *testing.T) {
+	path := wantedBrowser(t)
+	sources := make([]*model.Source, 2)
+	for i, of := range []func() (*model.Model, error){modeltest.Small, modeltest.SmallOfWords} {
+		m, err := of()
+		require.NoError(t, err)
+		sources[i], _, err = model.NewSource(func() (*model.Model, error) {
+			return model.FromFile(m.File())
+		})
+		require.NoError(t, err)
+	}
+	o := session.Options{Threads: 2, Others: sources}
+	b := newTabOn(newRealRigOf(t, model.Counts(), o, Options{}), path)
+	b.until(`document.querySelector(".choose-model select") !== null`)
+	shown := value[string](b, `document.querySelector(".choose-model select").value`)
+	b.read("the cat sat on the mat .\n")
+	require.Equal(t, shown, b.get(b.opened()).Model)
+	require.Equal(t, api.MethodSparseMeta, b.get(b.opened()).Settings.Method)
+}
+
+func TestPageReadsOnServerWithoutNetwork(t *testing.T) {
+	path := wantedBrowser(t)
+	b := newTabOn(newRealRigOf(t, model.Counts(), session.Options{Threads: 2}, Options{}), path)
+	b.read(requestLog(0, 20))
+	b.click("Lines")
+	b.until(`document.querySelectorAll(".strangest tbody tr").length === 20`)
+}
+
+// Only the user's changes are saved: another client's changes stay.
+func TestPageSavesOnlyChangesOfUser(t *testing.T) {
+	b := newTab(t)
+	path := b.create(`{"labels":{"host":"web-1","role":"proxy"}}`)
+	b.open(place("sessions", path))
+	b.click("Name, labels")
+	b.until(`document.querySelectorAll(".edit .label").length === 2`)
+	b.send("PATCH", path, `{"labels":{"host":"web-2"},"ttl_seconds":86400}`)
+	b.fill(`[aria-label="Label 2, its value"]`, "cache")
+	b.click("Save")
+	b.until(`document.querySelector(".edit [role=status]").innerText === "Saved."`)
+	s := b.get(path)
+	require.Equal(t, api.Labels{"host": "web-2", "role": "cache"}, *s.Labels)
+	require.EqualValues(t, 86400, s.TTLSeconds)
+}
+
+// No key has characters beyond ASCII, and browsers do not send them.
+func TestPageAsksAgainForImpossibleKey(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "alice"})
+	b := newTabOf(t, Options{Keys: ring.Ring})
+	b.until(`document.querySelector("dialog[open]") !== null`)
+	b.run(chromedp.SetValue("#key-input", "lms_…"))
+	b.press(kb.Enter)
+	b.until(`document.querySelector("dialog[open] .warning") !== null`)
+	b.run(chromedp.SetValue("#key-input", ring.token["alice"]))
+	b.press(kb.Enter)
+	b.until(`document.querySelector("dialog[open]") === null`)
+	b.read("hello\n")
+}
+
+func TestPageReportsAnswerOfProxy(t *testing.T) {
+	b := newTab(t)
+	value[bool](b, `(window.fetch = () => Promise.resolve(
+		new Response('{"message":"no upstream"}', {status: 502})), true)`)
+	for _, view := range []string{"read", "incidents"} {
+		b.open("#/" + view + "/web-1")
+		b.until(`document.querySelector(".problem h2")?.innerText ===
+			"The answer is not from lmserve" || document.querySelector(".state.lost") !== null`)
+	}
+}
