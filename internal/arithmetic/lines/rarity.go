@@ -12,12 +12,15 @@ import (
 // earlier lines with the word, N the number of all earlier lines. All words with a digit count as
 // one word.
 type rarity struct {
-	cells [rarityCells]counted
+	cells [raritySets * setWords]counted
 	lines int64
 }
 
 const (
-	rarityCells = 1 << 10
+	// A hash selects the set of a word. Each set has cells for setWords words, so that frequent
+	// words hide no rare word with the same hash.
+	raritySets = 1 << 10
+	setWords   = 4
 	// wordWear is the maximum number of misses until another word gets the cell.
 	wordWear = 1 << 12
 )
@@ -42,7 +45,7 @@ type spacedWord struct {
 func (r *rarity) take(of *scratch) (bits float64, rarest spacedWord) {
 	n := float64(r.lines) + 1
 	for _, w := range of.words {
-		if c := &r.cells[w.key%rarityCells]; c.Seen > 0 && c.Tag == uint16(w.key>>48) {
+		if c := r.cell(w.key); c.Seen > 0 && c.Tag == uint16(w.key>>48) {
 			w.lines = c.Lines
 		}
 		of.marks = append(of.marks, incidents.Mark(w.key))
@@ -55,10 +58,26 @@ func (r *rarity) take(of *scratch) (bits float64, rarest spacedWord) {
 		}
 	}
 	for _, w := range of.words {
-		r.cells[w.key%rarityCells].take(uint16(w.key >> 48))
+		r.cell(w.key).take(uint16(w.key >> 48))
 	}
 	r.lines++
 	return max(0, bits), rarest
+}
+
+// cell returns the cell of a word. If the word has none, cell returns the cell of its set that is
+// free, or that has the fewest misses left.
+func (r *rarity) cell(word key) *counted {
+	set := r.cells[word%raritySets*setWords:][:setWords]
+	least := &set[0]
+	for i := range set {
+		if set[i].Seen > 0 && set[i].Tag == uint16(word>>48) {
+			return &set[i]
+		}
+		if set[i].Seen < least.Seen {
+			least = &set[i]
+		}
+	}
+	return least
 }
 
 // take counts a line that contains the word with the given tag. If the cell belongs to another

@@ -16,13 +16,13 @@ var ErrState = errors.New("not the state of a line meter")
 
 // stateVersion is the first byte of a state. It must change with the layout, and with every change
 // of the code that makes a meter compute other probabilities.
-const stateVersion = 4
+const stateVersion = 5
 
 // troubleVersion is the first byte of the state of a meter with words of trouble.
 const troubleVersion = stateVersion | 0x80
 
 // StateBytesMax is larger than the size, in bytes, of any state.
-const StateBytesMax = 144<<10 + changes.StateBytesMax + incidents.StateBytesMax
+const StateBytesMax = 168<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
 // AppendState appends the meter's state to dst. The state consists of these parts, in order:
 //
