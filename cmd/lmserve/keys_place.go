@@ -126,10 +126,14 @@ func (f *serveFlags) copyKeys(ctx context.Context, log *zap.Logger) (path string
 	if err := put(text); err != nil {
 		return "", err
 	}
-	go postgres.FollowKeys(ctx, url, keysLook, text, func(text []byte) {
-		if err := put(text); err != nil {
-			log.Error("the keys of the database cannot be used", zap.Error(err))
+	failed := false // so that a lasting failure is logged once
+	go postgres.FollowKeys(ctx, url, keysLook, text, func(text []byte) error {
+		err := put(text)
+		if err != nil && !failed {
+			log.Error("the keys of the database cannot be used; retrying", zap.Error(err))
 		}
+		failed = err != nil
+		return err
 	})
 	return path, nil
 }

@@ -57,6 +57,13 @@ func (a *Alert) postable(now time.Time) postable {
 	if a.Ends != nil {
 		p.Ends = *a.Ends
 	}
+	// After the clock was set back, the alert's start may lie ahead. Alertmanager refuses an alert
+	// that ends before it starts.
+	for _, at := range []time.Time{now, p.Ends} {
+		if at.Before(p.Starts) {
+			p.Starts = at
+		}
+	}
 	for name, value := range a.Session.Labels {
 		if labelName.MatchString(name) {
 			p.Labels[name] = value

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -66,7 +67,8 @@ type Notifier struct {
 	open map[string]*opened // by Alert.IncidentID
 	// again has the ids of the most recently ended incidents. An incident that opens again, for
 	// example after a revoked verdict, gets an alert with another id. With the old id, receivers
-	// would take the new alert for a repeat.
+	// would take the new alert for a repeat. The value is true if only news of
+	// the incident may open it again. Otherwise a list of incidents may open it, too.
 	again map[string]bool
 }
 
@@ -89,6 +91,7 @@ func Start(o Options) (*Notifier, error) {
 	for _, i := range had.Open {
 		n.open[i.Alert.IncidentID] = &i
 	}
+	maps.Copy(n.again, had.Ended)
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop = stop
 	for _, q := range n.queues {
@@ -124,19 +127,28 @@ func (n *Notifier) Incident(of Session, source string, i *api.Incident, l *Line)
 	n.takeLocked(of, source, i, l)
 }
 
-// Incidents handles all incidents that a session remembers. It is called after the session's state
-// was restored, and after the session was deleted. Each open incident without alert gets an alert.
-// Alerts of incidents that are no longer open are ended.
+// Incidents handles all incidents that a session remembers, the newest first. It is called after
+// the session's state was restored, and after the session was deleted. Each open incident without
+// alert gets an alert, unless its alert was ended early. Alerts of incidents that are no longer
+// open are ended. After a crash, watch passes the list of an earlier offset: then newer incidents
+// stay open.
 func (n *Notifier) Incidents(of Session, source string, all []api.Incident) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	here := map[string]bool{}
 	for i := range slices.Backward(all) { // the oldest first
-		here[incidentID(of.ID, &all[i])] = true
-		n.takeLocked(of, source, &all[i], nil)
+		id := incidentID(of.ID, &all[i])
+		here[id] = true
+		if !n.again[id] || n.open[id] != nil {
+			n.takeLocked(of, source, &all[i], nil)
+		}
 	}
 	for id, o := range n.open {
-		if o.Alert.Session.ID == of.ID && !here[id] {
+		i := o.Alert.Incident // nil for a silence, which only a line ends
+		if o.Alert.Session.ID != of.ID || here[id] || i == nil {
+			continue
+		}
+		if newer := len(all) > 0 && i.Number > all[0].Number; !newer {
 			n.resolveLocked(id)
 		}
 	}
@@ -166,9 +178,7 @@ func (n *Notifier) Line(of Session, source string, l *api.LineEvent) {
 func (n *Notifier) Silence(of Session, source string, since time.Time, unusual time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	a := ofSilence(of, source, since, unusual)
-	n.open[a.IncidentID] = &opened{a, time.Now().UTC()}
-	n.tellLocked(a)
+	n.openLocked(ofSilence(of, source, since, unusual), time.Now().UTC())
 }
 
 // endSilences ends the silences that were open before a restart. After the restart, a log can be
@@ -209,16 +219,26 @@ func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Lin
 		o.Alert.describe(i)
 		o.News = now
 	case !over && watch.Worth(i, n.o.Threshold):
-		if len(n.open) >= openMost {
-			n.resolveLocked(n.oldestLocked())
-		}
 		a := ofIncident(of, source, i, l, now)
-		if n.again[id] {
+		if _, ended := n.again[id]; ended {
 			a.ID = idOf(a.ID, now.UnixNano())
 		}
-		n.open[id] = &opened{a, now}
-		n.tellLocked(a)
+		n.openLocked(a, now)
 	}
+}
+
+func (n *Notifier) openLocked(a Alert, now time.Time) {
+	if len(n.open) >= openMost {
+		n.endEarlyLocked(n.oldestLocked())
+	}
+	n.open[a.IncidentID] = &opened{a, now}
+	n.tellLocked(a)
+}
+
+// endEarlyLocked ends an alert whose incident may still be open in its session.
+func (n *Notifier) endEarlyLocked(id string) {
+	n.resolveLocked(id)
+	n.again[id] = true
 }
 
 func (n *Notifier) resolveLocked(id string) {
@@ -227,7 +247,8 @@ func (n *Notifier) resolveLocked(id string) {
 	if len(n.again) >= openMost {
 		clear(n.again)
 	}
-	n.again[id] = true
+	// the list of an earlier offset may still have a closed incident as open
+	n.again[id] = a.Incident != nil && a.Incident.State != api.IncidentOpen
 	n.tellLocked(a.resolved(time.Now().UTC()))
 }
 
@@ -265,7 +286,7 @@ func (n *Notifier) endBefore(at time.Time) {
 	defer n.mu.Unlock()
 	for id, o := range n.open {
 		if o.News.Before(at) && o.Alert.Kind != KindSilence { // only a new line ends a silence
-			n.resolveLocked(id)
+			n.endEarlyLocked(id)
 		}
 	}
 }
@@ -289,7 +310,9 @@ func (n *Notifier) waiting() (all int) {
 func (n *Notifier) kept() state {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := state{Version: stateVersion, Waiting: map[string][]Alert{}}
+	s := state{
+		Version: stateVersion, Waiting: map[string][]Alert{}, Ended: maps.Clone(n.again),
+	}
 	for _, o := range n.open {
 		s.Open = append(s.Open, *o)
 	}

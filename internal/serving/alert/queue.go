@@ -131,11 +131,20 @@ func (q *queue) run(ctx context.Context) {
 		// alert of its end.
 		case <-remind:
 			if all := q.n.firing(); len(all) > 0 {
-				if err := q.try(ctx, all); err != nil && ctx.Err() == nil {
-					q.count(failed)
-				}
+				q.repeat(ctx, all)
 			}
 		}
+	}
+}
+
+// repeat sends the alerts of open incidents again. The next reminder follows a failed one.
+func (q *queue) repeat(ctx context.Context, all []Alert) {
+	switch err := q.try(ctx, all); {
+	case err == nil:
+		q.accepted()
+	case ctx.Err() == nil:
+		q.count(failed)
+		q.troubled("a reminder of open alerts failed: %w", err)
 	}
 }
 
@@ -163,13 +172,18 @@ func (q *queue) deliver(ctx context.Context, a Alert) bool {
 		q.troubled("an alert was refused and is dropped: %w", err)
 	default:
 		q.count(sent)
-		if q.trouble {
-			q.trouble = false
-			q.n.o.Note(fmt.Errorf("alerts: %s accepts alerts again", q))
-		}
+		q.accepted()
 	}
 	q.remove(a.ID)
 	return true
+}
+
+// accepted reports the first success since a reported failure.
+func (q *queue) accepted() {
+	if q.trouble {
+		q.trouble = false
+		q.n.o.Note(fmt.Errorf("alerts: %s accepts alerts again", q))
+	}
 }
 
 // troubled reports the first failure since the last success.

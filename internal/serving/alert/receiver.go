@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,7 +127,11 @@ const secretLeast = 8
 // servers quote the path in their answers.
 func hidden(u *url.URL, said []byte) []byte {
 	separates := func(r rune) bool { return strings.ContainsRune("/?&=", r) }
-	for _, part := range strings.FieldsFunc(u.RequestURI()+"/"+u.Path, separates) {
+	query, _ := url.QueryUnescape(u.RawQuery)
+	parts := strings.FieldsFunc(u.RequestURI()+"/"+u.Path+"/"+query, separates)
+	// A part may contain a shorter part, so the longest parts come first.
+	slices.SortFunc(parts, func(a, b string) int { return len(b) - len(a) })
+	for _, part := range parts {
 		if len(part) >= secretLeast {
 			said = bytes.ReplaceAll(said, []byte(part), []byte("..."))
 		}
@@ -147,14 +152,11 @@ func statusError(answer *http.Response, said []byte) error {
 	}
 	err := fmt.Errorf("answered %s: %.*q", answer.Status, quoteMost, said)
 	switch code := answer.StatusCode; {
-	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
-		seconds, bad := strconv.Atoi(answer.Header.Get("Retry-After"))
-		if bad != nil || seconds <= 0 {
-			return err
+	case code/100 == 5 || code == http.StatusRequestTimeout || code == http.StatusTooEarly ||
+		code == http.StatusTooManyRequests:
+		if wait := retryAfter(answer.Header.Get("Retry-After")); wait > 0 {
+			return fmt.Errorf("%w (%w)", err, &backoff.RetryAfterError{Duration: wait})
 		}
-		wait := backoff.RetryAfter(min(seconds, int(retryAfterMost.Seconds())))
-		return fmt.Errorf("%w (%w)", err, wait)
-	case code/100 == 5 || code == http.StatusRequestTimeout || code == http.StatusTooEarly:
 		return err
 	}
 	return backoff.Permanent(err)
@@ -163,11 +165,32 @@ func statusError(answer *http.Response, said []byte) error {
 // retryAfterMost is the longest pause that a receiver may ask for.
 const retryAfterMost = 10 * time.Minute
 
+// retryAfter returns the pause that a header Retry-After asks for, in seconds or as a date (RFC
+// 9110, section 10.2.3). It returns 0 for an invalid header.
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(max(seconds, 0), int(retryAfterMost.Seconds()))) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return min(time.Until(at).Round(time.Second), retryAfterMost)
+}
+
 // command is a shell command, which gets each alert as JSON on its standard input.
 type command string
 
-// outputGrace is how long children of a killed command may keep its output open.
+// outputGrace is how long children of an ended command may keep its output open.
 const outputGrace = time.Second
+
+// beginning is a writer that keeps the first quoteMost bytes.
+type beginning struct{ text []byte }
+
+func (b *beginning) Write(p []byte) (int, error) {
+	b.text = append(b.text, p[:min(len(p), quoteMost-len(b.text))]...)
+	return len(p), nil
+}
 
 func (c command) send(ctx context.Context, alerts []Alert) error {
 	for i := range alerts {
@@ -177,12 +200,15 @@ func (c command) send(ctx context.Context, alerts []Alert) error {
 		}
 		run := exec.CommandContext(ctx, "sh", "-c", string(c))
 		run.Stdin, run.WaitDelay = bytes.NewReader(append(body, '\n')), outputGrace
-		said, err := run.CombinedOutput()
+		killGroup(run)
+		said := &beginning{}
+		run.Stdout, run.Stderr = said, said
+		err = run.Run()
 		if errors.Is(err, exec.ErrWaitDelay) { // the command itself succeeded
 			err = nil
 		}
 		if err != nil {
-			return fmt.Errorf("the command failed: %w: %.*q", err, quoteMost, said)
+			return fmt.Errorf("the command failed: %w: %.*q", err, quoteMost, said.text)
 		}
 	}
 	return nil

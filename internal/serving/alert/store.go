@@ -25,6 +25,7 @@ type state struct {
 	Version int                `json:"version"`
 	Open    []opened           `json:"open"`
 	Waiting map[string][]Alert `json:"waiting"` // queues by Receiver.key
+	Ended   map[string]bool    `json:"ended"`   // Notifier.again
 }
 
 // store keeps the state in a file, which one goroutine writes.

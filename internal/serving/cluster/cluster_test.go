@@ -118,6 +118,50 @@ func TestLeaseCountsFromBeforeItsRenewal(t *testing.T) {
 	require.ErrorIs(t, m.Err(), ErrLapsed)
 }
 
+// A process may be stopped between the answer of the directory and the next look at the clock.
+func TestLateRenewalIsReportedWithReason(t *testing.T) {
+	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
+	var told []string
+	m := joined(t, b, func(err error) { told = append(told, err.Error()) })
+	m.directory = &slowBook{book: b, takes: 9 * time.Hour}
+	err := m.Renew(t.Context())
+	require.NoError(t, err)
+	m.tell(err)
+	require.Equal(t, []string{ErrLapsed.Error() + ": " + errPaused.Error()}, told)
+}
+
+// Many requests at once may look for a server that has just joined.
+func TestRequestsShareOneLook(t *testing.T) {
+	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
+	m := joined(t, b, nil)
+	stuck := &stuckBook{book: b, answers: make(chan struct{})}
+	m.directory = stuck
+	b.pass(time.Hour)
+	before := b.asked
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { m.Look(t.Context()) })
+	}
+	time.Sleep(10 * time.Millisecond) // all wait
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	m.Look(left) // does not wait for the others
+	close(stuck.answers)
+	all.Wait()
+	require.Equal(t, before+1, b.asked)
+}
+
+type stuckBook struct {
+	*book
+	answers chan struct{}
+}
+
+func (s *stuckBook) Renew(ctx context.Context, self Node, lease time.Duration) (bool, []Node,
+	error) {
+	<-s.answers
+	return s.book.Renew(ctx, self, lease)
+}
+
 type slowBook struct {
 	*book
 	takes time.Duration
@@ -208,23 +252,6 @@ func TestSessionGoesToNodeWithSameArithmetic(t *testing.T) {
 	}
 	_, found := Rendezvous(nil, "key", "", "")
 	require.False(t, found)
-}
-
-// Many requests for sessions of an unknown server look for the server at the same time.
-func TestConcurrentLooksRenewOnce(t *testing.T) {
-	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
-	m := joined(t, b, nil)
-	b.pass(time.Hour)
-	before := b.asked
-	m.renewing.Lock() // so that all calls find an old list of servers
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() { m.Look(t.Context()) })
-	}
-	time.Sleep(50 * time.Millisecond)
-	m.renewing.Unlock()
-	all.Wait()
-	require.Equal(t, before+1, b.asked)
 }
 
 // A paused server notices the lapse of its lease only when it has renewed the lease.

@@ -77,7 +77,9 @@ type Member struct {
 	report    func(error)
 	stop      context.CancelFunc
 	stopped   chan struct{}
-	renewing  sync.Mutex // one renewal at a time, so that no renewal overtakes a newer one
+	// renewing holds an element during a renewal. Its capacity is 1, so that no renewal overtakes a
+	// newer one.
+	renewing chan struct{}
 
 	mu struct {
 		sync.Mutex
@@ -95,7 +97,7 @@ type Member struct {
 func Join(ctx context.Context, o Options) (*Member, error) {
 	m := &Member{
 		directory: o.Directory, lease: cmp.Or(o.Lease, LeaseDefault), now: o.Now, report: o.Report,
-		stopped: make(chan struct{}),
+		stopped: make(chan struct{}), renewing: make(chan struct{}, 1),
 	}
 	if m.lease < LeaseMin {
 		return nil, fmt.Errorf("cluster: the lease lasts %v, expected at least "+
@@ -138,12 +140,21 @@ func (m *Member) beat(ctx context.Context) {
 // Renew renews the lease at once; the member also does this regularly. Renew fails if the directory
 // does not answer within half of the lease's time.
 func (m *Member) Renew(ctx context.Context) error {
-	m.renewing.Lock()
-	defer m.renewing.Unlock()
-	return m.renewLocked(ctx)
+	return m.renewIf(ctx, func() bool { return true })
 }
 
-func (m *Member) renewLocked(ctx context.Context) error {
+// renewIf waits for a renewal under way. It then renews the lease, if the function due still
+// returns true.
+func (m *Member) renewIf(ctx context.Context, due func() bool) error {
+	select {
+	case m.renewing <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-m.renewing }()
+	if !due() {
+		return nil
+	}
 	asking, cancel := context.WithTimeout(ctx, m.lease/2)
 	defer cancel()
 	m.mu.Lock()
@@ -166,20 +177,14 @@ func (m *Member) renewLocked(ctx context.Context) error {
 // Look renews the lease if the result of Alive is older than LeaseMin. It ignores errors of the
 // directory.
 func (m *Member) Look(ctx context.Context) {
-	if m.fresh() {
-		return
+	due := func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.now().Sub(m.mu.sent) >= LeaseMin
 	}
-	m.renewing.Lock()
-	defer m.renewing.Unlock()
-	if !m.fresh() { // no other call has renewed the lease meanwhile
-		_ = m.renewLocked(ctx)
+	if due() {
+		_ = m.renewIf(ctx, due)
 	}
-}
-
-func (m *Member) fresh() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.now().Sub(m.mu.sent) < LeaseMin
 }
 
 // tell reports each lapse of the lease once, and the first renewal after a lapse. If the server was

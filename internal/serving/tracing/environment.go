@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -32,7 +33,7 @@ func FromEnvironment(ctx context.Context, version string, report func(error)) (*
 func asked(getenv func(string) string) (bool, error) {
 	endpoint := getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
 	switch exporter := getenv("OTEL_TRACES_EXPORTER"); {
-	case getenv("OTEL_SDK_DISABLED") == "true", exporter == "none":
+	case strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true"), exporter == "none":
 		return false, nil
 	case exporter == "" && endpoint == "":
 		return false, nil

@@ -37,6 +37,7 @@ func TestTracesAreMadeOnlyIfTheVariablesAskForThem(t *testing.T) {
 		{env{"OTEL_TRACES_EXPORTER": "otlp"}, true, ""},
 		{env{"OTEL_TRACES_EXPORTER": "none", endpoint: "http://localhost:4318"}, false, ""},
 		{env{"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "otlp"}, false, ""},
+		{env{"OTEL_SDK_DISABLED": "True", "OTEL_TRACES_EXPORTER": "otlp"}, false, ""},
 		{env{"OTEL_TRACES_EXPORTER": "zipkin"}, false, `OTEL_TRACES_EXPORTER is "zipkin"`},
 		{env{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, false,
 			`OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"`},

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/serving/cluster"
 	"github.com/lmserve/lmserve/internal/serving/storage"
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
@@ -254,4 +257,133 @@ func TestDamagedObjectIsReportedBeforeReading(t *testing.T) {
 		require.Equal(t, "a", where.Session)
 		require.ErrorContains(t, err, names[0])
 	}
+}
+
+// A load balancer may accept a connection for a database server that has just died.
+func TestLostConnectingDelaysRequestsBriefly(t *testing.T) {
+	p := newPlace(t, pgtest.Shared(t), folder(t))
+	o := p.options()
+	o.Database += "&pool_max_conns=2"
+	s := p.started(t, o)
+	_, err := s.Create(t.Context(), "a", nil, 0)
+	require.NoError(t, err)
+	busy, stop := context.WithCancel(t.Context())
+	var other sync.WaitGroup
+	other.Go(func() { _ = s.Exec(busy, `select pg_sleep(60)`) }) // uses the other connection
+	defer other.Wait()
+	defer stop()
+	time.Sleep(100 * time.Millisecond)
+	get := func() error {
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Get(soon, "a")
+		return err
+	}
+	p.proxy.Next(pgtest.Ignore, 0)
+	require.Error(t, get())
+	require.Eventually(t, func() bool { return get() == nil }, 20*time.Second,
+		100*time.Millisecond)
+}
+
+// A firewall may forget idle connections. The lease of 10 s then must not lapse.
+func TestForgottenConnectionsDelayRequestsBriefly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	p := newPlace(t, pgtest.Shared(t), folder(t))
+	o := p.options()
+	o.Node = "one-1"
+	s := p.started(t, o)
+	self := cluster.Node{ID: o.Node, Name: "one"}
+	renew := func() error {
+		soon, cancel := context.WithTimeout(t.Context(), cluster.LeaseDefault/2)
+		defer cancel()
+		_, _, err := s.Renew(soon, self, cluster.LeaseDefault)
+		return err
+	}
+	require.NoError(t, renew())
+	epoch, err := s.Create(t.Context(), "a", nil, 0)
+	require.NoError(t, err)
+	time.Sleep(2 * time.Second)
+	p.proxy.Freeze()
+	require.NoError(t, renew())
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, s.Append(soon, "a", epoch, 0, record("one")))
+}
+
+// A fork of a long log takes minutes.
+func TestForkDelaysNoWriteToItsOrigin(t *testing.T) {
+	p := newPlace(t, pgtest.Shared(t), folder(t))
+	o := p.options()
+	o.Database += "&lock_timeout=5s"
+	s := p.started(t, o)
+	state := func(w io.Writer) error {
+		_, err := io.WriteString(w, "state")
+		return err
+	}
+	epoch, err := s.Create(t.Context(), "a", nil, 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Append(t.Context(), "a", epoch, 0, record("one")))
+	require.NoError(t, s.WriteSnapshot(t.Context(), "a", epoch, 0, state))
+
+	conn, err := pgx.Connect(t.Context(), p.server.URL(p.database))
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `select from objects for update`) // makes the fork wait
+	require.NoError(t, err)
+	forked := make(chan error)
+	go func() {
+		_, err := s.Fork(context.Background(), "a", "b", nil, storage.Cut{End: 3})
+		forked <- err
+	}()
+	require.Eventually(t, func() bool {
+		var waits bool
+		err := tx.QueryRow(t.Context(), `select exists (select from pg_stat_activity
+			where datname = current_database() and wait_event_type = 'Lock')`).Scan(&waits)
+		return err == nil && waits
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, s.SetHead(t.Context(), "a", epoch, []byte("new")))
+	require.NoError(t, s.WriteSnapshot(t.Context(), "a", epoch, 3, state))
+	found, err := s.Claim(t.Context(), "a")
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-forked)
+	require.NoError(t, s.Delete(t.Context(), "a", found.Epoch))
+	require.Equal(t, "one", textOf(t, s, "b"))
+}
+
+// Deleting millions of records takes longer than other statements.
+func TestLongLogCanBeDeleted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	p := newPlace(t, pgtest.Shared(t), folder(t))
+	s := p.started(t, p.options())
+	epoch, err := s.Create(t.Context(), "a", nil, 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Append(t.Context(), "a", epoch, 0, record("one")))
+	require.NoError(t, s.Exec(t.Context(), `
+		create function slowly() returns trigger language plpgsql as
+			'begin perform pg_sleep(35); return old; end';
+		create trigger slowly before delete on records for each row execute function slowly()`))
+	require.NoError(t, s.Delete(t.Context(), "a", epoch))
+	_, err = s.Get(t.Context(), "a")
+	require.ErrorIs(t, err, storage.ErrNotFound)
+}
+
+func TestLossOfAllRecordsIsFound(t *testing.T) {
+	p := newPlace(t, pgtest.Shared(t), folder(t))
+	s := p.started(t, p.options())
+	epoch, err := s.Create(t.Context(), "a", nil, 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Append(t.Context(), "a", epoch, 0, record("one")))
+	require.NoError(t, s.Exec(t.Context(), `delete from records`))
+	found, err := s.Get(t.Context(), "a")
+	require.NoError(t, err)
+	require.ErrorIs(t, found.Err, storage.ErrCorrupt)
+	_, err = s.Claim(t.Context(), "a")
+	require.ErrorIs(t, err, storage.ErrCorrupt)
 }

@@ -15,6 +15,9 @@ import (
 // folder is a bucket whose objects are files.
 type folder string
 
+// createTries is the largest number of tries to create a file in a subfolder.
+const createTries = 100
+
 // openFolder opens the folder at the path of a file URL. If create is true, it creates a missing
 // folder.
 func openFolder(path string, create bool) (folder, error) {
@@ -42,13 +45,7 @@ func (f folder) path(name string) string {
 }
 
 func (f folder) write(_ context.Context, name string, fill func(io.Writer) error) error {
-	path := f.path(name)
-	// Mkdir does not create the folder f itself: f may be a mount point whose file system is not
-	// mounted.
-	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	file, err := atomicfile.Create(path, atomicfile.Options{Perm: 0o600, Exclusive: true})
+	file, err := f.create(f.path(name))
 	if err != nil {
 		return err
 	}
@@ -60,6 +57,24 @@ func (f folder) write(_ context.Context, name string, fill func(io.Writer) error
 		return err
 	}
 	return atomicfile.SyncFolder(string(f)) // makes the name of a new subfolder durable
+}
+
+// create creates a file and its subfolder. It tries several times, because remove may remove the
+// empty subfolder meanwhile.
+func (f folder) create(path string) (file *atomicfile.File, err error) {
+	for range createTries {
+		// Mkdir does not create the folder f itself: f may be a mount point whose file system is
+		// not mounted.
+		err = os.Mkdir(filepath.Dir(path), 0o700)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		file, err = atomicfile.Create(path, atomicfile.Options{Perm: 0o600, Exclusive: true})
+		if !errors.Is(err, fs.ErrNotExist) {
+			return file, err
+		}
+	}
+	return file, err
 }
 
 func (f folder) read(_ context.Context, name string) (io.ReadCloser, error) {
@@ -74,6 +89,12 @@ func (f folder) size(_ context.Context, name string) (int64, error) {
 	return about.Size(), nil
 }
 
-func (f folder) remove(_ context.Context, name string) error { return os.Remove(f.path(name)) }
+func (f folder) remove(_ context.Context, name string) error {
+	err := os.Remove(f.path(name))
+	if dir := filepath.Dir(filepath.FromSlash(name)); dir != "." {
+		_ = os.Remove(f.path(dir)) // fails while the subfolder has other objects
+	}
+	return err
+}
 
 func (f folder) close() error { return nil }

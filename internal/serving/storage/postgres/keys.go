@@ -55,10 +55,12 @@ func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byt
 
 // FollowKeys reads the access keys of a database until the context ends, and waits for the duration
 // every before each reading. It calls the function `tell` with each text that differs from the
-// previous text. It compares the first reading with the parameter text. While the database cannot
-// be reached, FollowKeys reports nothing.
+// previous text. It compares the first reading with the parameter text. After an error of tell, it
+// calls tell again at the next reading. While the database cannot be reached, FollowKeys reports
+// nothing.
 func FollowKeys(
-	ctx context.Context, url string, every time.Duration, text []byte, tell func(text []byte),
+	ctx context.Context, url string, every time.Duration, text []byte,
+	tell func(text []byte) error,
 ) {
 	for ctx.Err() == nil {
 		_ = withKeys(ctx, url, func(conn *pgx.Conn) error {
@@ -69,9 +71,9 @@ func FollowKeys(
 				if err != nil {
 					return err
 				}
-				if !bytes.Equal(now, text) || (now == nil) != (text == nil) {
+				changed := !bytes.Equal(now, text) || (now == nil) != (text == nil)
+				if changed && tell(now) == nil {
 					text = now
-					tell(text)
 				}
 			}
 			return nil

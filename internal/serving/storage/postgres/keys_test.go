@@ -33,7 +33,10 @@ func TestKeysAreInTheDatabase(t *testing.T) {
 	told := make(chan string, 100)
 	following.Go(func() {
 		postgres.FollowKeys(ctx, url, time.Millisecond, nil,
-			func(text []byte) { told <- string(text) })
+			func(text []byte) error {
+				told <- string(text)
+				return nil
+			})
 	})
 	var all sync.WaitGroup
 	for n := range 5 { // Concurrent updates must not lose a change.
@@ -63,4 +66,28 @@ func TestKeysAreInTheDatabase(t *testing.T) {
 	require.Equal(t, "new", <-told, "it goes on with the database")
 	stop()
 	following.Wait()
+}
+
+// The disk of a server may be full when a key is revoked.
+func TestChangeOfKeysIsToldUntilAccepted(t *testing.T) {
+	server := pgtest.Shared(t)
+	url := server.URL(server.Database(t))
+	_, _, err := postgres.Migrate(t.Context(), url)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	told := 0
+	err = postgres.UpdateKeys(t.Context(), url, func([]byte) ([]byte, error) {
+		return []byte("new"), nil
+	})
+	require.NoError(t, err)
+	postgres.FollowKeys(ctx, url, time.Millisecond, nil, func(text []byte) error {
+		require.Equal(t, "new", string(text))
+		if told++; told < 3 {
+			return errors.New("the disk is full")
+		}
+		time.AfterFunc(time.Second, stop)
+		return nil
+	})
+	require.Equal(t, 3, told)
 }

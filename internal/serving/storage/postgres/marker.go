@@ -24,7 +24,8 @@ const (
 	// id of a session, which has no dot.
 	markerName     = "lmserve.marker"
 	markerBytesMax = 256
-	markerTime     = 10 * time.Second // longest time for reading the marker
+	// longest time for reading the marker, or the size of an object
+	markerTime = 10 * time.Second
 	// adoptLook is the largest number of objects for which recognize looks in an object store
 	// without a marker.
 	adoptLook = 16
@@ -96,9 +97,15 @@ func (o *objects) present(ctx context.Context) error {
 // holds returns an error if the object store does not have the marker of the database. It also
 // returns an error if the object is missing, or if its size is not the parameter bytes.
 func (o *objects) holds(ctx context.Context, name string, bytes int64) error {
-	found, err := o.bucket.size(ctx, name)
+	looking, cancel := context.WithTimeout(ctx, markerTime)
+	defer cancel()
+	found, err := o.bucket.size(looking, name)
 	if err := o.present(ctx); err != nil {
 		return err
+	}
+	if err != nil && looking.Err() != nil && ctx.Err() == nil {
+		return unavailable(fmt.Errorf("looking for object %s: no answer within %v", name,
+			markerTime))
 	}
 	if err == nil && found != bytes {
 		err = fmt.Errorf("the object has %d bytes, expected %d", found, bytes)

@@ -19,7 +19,7 @@ const nodeAge = 10 * time.Minute
 // is the time at which the transaction began, before any wait for a lock.
 const lives = `(n.until > clock_timestamp())`
 
-// Renew implements cluster.Directory. It has a separate connection, so that a lease does not lapse
+// Renew implements cluster.Directory. It has separate connections, so that a lease does not lapse
 // while appends use all other connections. It renews the lease even if the settings of the database
 // do not make writes durable: then the server refuses writes, but still serves reads.
 func (s *Store) Renew(

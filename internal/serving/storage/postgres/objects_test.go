@@ -3,12 +3,16 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
@@ -65,4 +69,45 @@ func TestMissingClientSaysHowToGetIt(t *testing.T) {
 	_, err := openObjects(context.Background(), "ftp://bucket", true)
 	require.ErrorIs(t, err, storage.ErrInvalid)
 	require.ErrorContains(t, err, "expected s3://bucket")
+}
+
+func TestRemovalsLetWritesCreateSubfolder(t *testing.T) {
+	f := folder(t.TempDir())
+	var all errgroup.Group
+	for n := range 4 {
+		all.Go(func() error {
+			for range 200 {
+				name := fmt.Sprint("a/", n)
+				err := f.write(t.Context(), name, func(io.Writer) error { return nil })
+				if err == nil {
+					err = f.remove(t.Context(), name)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, all.Wait())
+}
+
+// silent is an object store that has the marker, but does not answer questions about sizes.
+type silent struct{ folder }
+
+func (silent) size(ctx context.Context, _ string) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// A trim and a snapshot hold the lock of their session while they look for an object.
+func TestLookForObjectEndsWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &objects{bucket: silent{folder(t.TempDir())}, id: "a database"}
+		require.NoError(t, o.mark(context.Background()))
+		began := time.Now()
+		err := o.holds(context.Background(), "a/1", 1)
+		require.ErrorIs(t, err, storage.ErrUnavailable)
+		require.LessOrEqual(t, time.Since(began), time.Minute)
+	})
 }

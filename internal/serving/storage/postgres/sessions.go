@@ -27,6 +27,9 @@ func scanSession(row pgx.CollectableRow) (found storage.Session, err error) {
 	var size *int64
 	err = row.Scan(&found.ID, &found.Epoch, &found.Head, &found.Start, &found.End,
 		&at, &ms, &bits, &c.baseline, &byLine, &c.skipped, &c.words, &c.continued, &size)
+	if err == nil && at == nil && found.Start != found.End {
+		found.Err = corrupt("records", found.ID, found.Start, errors.New("all records are missing"))
+	}
 	if err != nil || at == nil {
 		return found, err
 	}
@@ -180,7 +183,8 @@ type extent struct {
 }
 
 // lock locks the row of a session until the transaction ends. Parameter how is the strength of the
-// lock: "update", or "key share", which prevents deletion but not writes.
+// lock: "update" for a deletion, "no key update" for a write, or "key share", which prevents
+// deletion but not writes.
 func lock(ctx context.Context, tx pgx.Tx, id, how string) (e extent, err error) {
 	if storage.CheckID(id) != nil {
 		return e, storage.NotFound(id)
@@ -200,7 +204,7 @@ func (s *Store) owned(
 	do func(ctx context.Context, tx pgx.Tx, e extent) error,
 ) error {
 	return s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
-		e, err := lock(ctx, tx, id, "update")
+		e, err := lock(ctx, tx, id, "no key update")
 		if err != nil {
 			return err
 		}
@@ -246,15 +250,17 @@ func (s *Store) erase(
 		return err
 	}
 	var left []string
-	err := s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
-		e, err := lock(ctx, tx, id, "update")
+	err := s.transact(ctx, copyTime, func(ctx context.Context, tx pgx.Tx) error {
+		soon, cancel := context.WithTimeout(ctx, statementTime)
+		defer cancel()
+		e, err := lock(soon, tx, id, "update")
 		if err == nil {
-			err = may(ctx, tx, e)
+			err = may(soon, tx, e)
 		}
 		if err != nil {
 			return err
 		}
-		if left, err = release(ctx, tx, id, nil); err != nil {
+		if left, err = release(soon, tx, id, nil); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `delete from sessions where id = $1`, id)

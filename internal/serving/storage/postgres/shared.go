@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -45,6 +47,9 @@ func (s *Store) self() *string {
 func (s *Store) Locate(
 	ctx context.Context, owner, text string,
 ) (at storage.Place, err error) {
+	if !utf8.ValidString(text) || strings.Contains(text, "\x00") { // PostgreSQL refuses such texts
+		return at, storage.NotFound(text)
+	}
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		err := q.QueryRow(ctx, `
 			select s.id, s.owner, case when `+free+` then '' else s.node end, s.model, s.numerics
@@ -79,7 +84,8 @@ func (s *Store) ListOf(
 // statement reads the lease after the row is locked, so that it sees the latest state. A store that
 // is open alone trusts the clock of the database, because no server runs beside it.
 func (s *Store) mayClaim(ctx context.Context, tx pgx.Tx, id string) (before string, err error) {
-	err = tx.QueryRow(ctx, `select coalesce(node, '') from sessions where id = $1 for update`, id).
+	err = tx.QueryRow(ctx, `
+		select coalesce(node, '') from sessions where id = $1 for no key update`, id).
 		Scan(&before)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", storage.NotFound(id)
@@ -127,6 +133,7 @@ func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) 
 	const doomed = `(s.ttl > 0 or not s.complete) and ` + free + ` and (` + unused +
 		` or not s.complete)`
 	var ids []string
+	var failed error
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		rows, err := q.Query(ctx, `select s.id from sessions s`+withNode+`where `+doomed+
 			` limit $1`, limit)
@@ -156,11 +163,14 @@ func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) 
 		switch {
 		case err == nil:
 			deleted++
-		case !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrOwned):
-			return deleted, err
+		case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrOwned):
+		case errors.Is(err, storage.ErrUnavailable), errors.Is(err, storage.ErrClosed):
+			return deleted, errors.Join(failed, err)
+		default: // the other sessions must not wait for this session
+			failed = errors.Join(failed, err)
 		}
 	}
-	return deleted, nil
+	return deleted, failed
 }
 
 // Within implements storage.Shared.

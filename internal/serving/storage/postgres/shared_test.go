@@ -370,3 +370,37 @@ func TestTablesOfFirstVersionAreMigrated(t *testing.T) {
 	require.Equal(t, "a x news t 5 abc two, b x  f 0 abc ", found)
 	require.NoError(t, conn.Close(t.Context()))
 }
+
+// A path or a field `user` of a request may have bytes that no text of PostgreSQL has.
+func TestNameThatIsNoTextIsNotFound(t *testing.T) {
+	p := newPlace(t, pgtest.Shared(t), folder(t))
+	s := p.started(t, p.options())
+	for _, text := range []string{"a\x00b", "\xff", ""} {
+		_, err := s.Locate(t.Context(), "alice", text)
+		require.ErrorIs(t, err, storage.ErrNotFound, "%q", text)
+	}
+}
+
+// The database may refuse to delete a session, for example because its rows are damaged.
+func TestUndeletableSessionStopsNoExpiry(t *testing.T) {
+	p := newPlace(t, pgtest.Shared(t), folder(t))
+	o := p.options()
+	o.Terms = termsOf
+	s := p.started(t, o)
+	for _, id := range []string{"a", "b"} {
+		_, err := s.Create(t.Context(), id, headOf(storage.Terms{
+			Complete: true, TTL: time.Millisecond,
+		}), 0)
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Exec(t.Context(), `
+		create function refuse() returns trigger language plpgsql as
+			'begin if old.id = ''a'' then raise ''damaged''; end if; return old; end';
+		create trigger refuse before delete on sessions for each row execute function refuse()`))
+	time.Sleep(10 * time.Millisecond)
+	deleted, err := s.Expire(t.Context(), 10)
+	require.ErrorContains(t, err, "damaged")
+	require.Equal(t, 1, deleted)
+	_, err = s.Get(t.Context(), "b")
+	require.ErrorIs(t, err, storage.ErrNotFound)
+}

@@ -22,7 +22,8 @@ const (
 	// statementTime is the longest time for a write after it has begun. If a write takes longer,
 	// its connection is closed, and the outcome is unknown.
 	statementTime = 30 * time.Second
-	// copyTime is the longest time for a fork, which copies text and so takes longer.
+	// copyTime is the longest time for a fork or a deletion. Both touch all records of a session,
+	// so they may take longer.
 	copyTime = 10 * time.Minute
 	// readTime is the longest time for a read of at most one page (pageBytes).
 	readTime = time.Minute
@@ -125,7 +126,9 @@ func (s *Store) transact(
 	defer s.release(conn)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
 	defer cancel()
-	tx, err := conn.Begin(ctx)
+	soon, stop := context.WithTimeout(ctx, statementTime)
+	defer stop()
+	tx, err := conn.Begin(soon)
 	if err == nil {
 		if err = do(ctx, tx); err != nil {
 			_ = tx.Rollback(ctx) // an error of Rollback closes the connection

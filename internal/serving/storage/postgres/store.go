@@ -27,6 +27,18 @@ import (
 // sets pool_max_conns. If all are in use, a call waits for a connection.
 const connectionsMax = 16
 
+// connectTime is the longest time for making a connection, unless the URL sets connect_timeout. The
+// attempt occupies a place in the pool, also after its caller has left.
+const connectTime = 5 * time.Second
+
+// pingTime is the longest time for an idle connection of the pool to answer, unless the URL sets
+// pool_ping_timeout. It is short, so that a lease outlasts the loss of an idle connection.
+const pingTime = 2 * time.Second
+
+// beatsMax is the largest number of connections for renewals. Renewals use one at a time, but pgx
+// takes up to 15 s to close a connection that does not answer, longer than a lease.
+const beatsMax = 4
+
 // parameters are PostgreSQL settings of the connections, which the URL can override. They end the
 // transactions of a process that is cut off, so that other processes do not wait for its locks.
 var parameters = map[string]string{
@@ -70,7 +82,7 @@ type Options struct {
 // Store implements storage.Store; see the comment of the package.
 type Store struct {
 	pool      *pgxpool.Pool
-	beats     *pgxpool.Pool // the connection for renewals; nil without a node
+	beats     *pgxpool.Pool // connections for renewals; nil without a node
 	node      string
 	terms     func(head []byte) storage.Terms
 	objects   *objects
@@ -97,6 +109,12 @@ func parse(url string) (*pgxpool.Config, error) {
 	}
 	if !strings.Contains(url, "pool_max_conns=") {
 		config.MaxConns = connectionsMax
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTime
+	}
+	if config.PingTimeout == 0 {
+		config.PingTimeout = pingTime
 	}
 	for name, value := range parameters {
 		if _, given := config.ConnConfig.RuntimeParams[name]; !given {
@@ -150,7 +168,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		}
 	}
 	if o.Node != "" {
-		config.MaxConns, config.MinConns, config.AfterConnect = 1, 0, nil
+		config.MaxConns, config.MinConns, config.AfterConnect = beatsMax, 0, nil
 		if s.beats, err = pgxpool.NewWithConfig(ctx, config.Copy()); err != nil {
 			stop()
 			return nil, fmt.Errorf("postgres: %w", err)

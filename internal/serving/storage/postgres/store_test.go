@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -210,4 +211,24 @@ func TestWhatADatabaseCannotKeepIsLocated(t *testing.T) {
 		require.Equal(t, []any{id, int64(3)}, []any{where.Session, where.Offset})
 		require.Equal(t, "one", seen.String(), "those before the damage are visited")
 	}
+}
+
+func TestDeletedSessionsLeaveNoFolders(t *testing.T) {
+	p := newPlace(t, pgtest.Shared(t), folder(t))
+	s := p.started(t, p.options())
+	state := func(w io.Writer) error {
+		_, err := io.WriteString(w, "state")
+		return err
+	}
+	for _, id := range []string{"a", "b"} {
+		epoch, err := s.Create(t.Context(), id, nil, 0)
+		require.NoError(t, err)
+		require.NoError(t, s.WriteSnapshot(t.Context(), id, epoch, 0, state))
+		require.NoError(t, s.DropSnapshot(t.Context(), id, epoch, 0))
+		require.NoError(t, s.WriteSnapshot(t.Context(), id, epoch, 0, state))
+		require.NoError(t, s.Delete(t.Context(), id, epoch))
+	}
+	left, err := os.ReadDir(strings.TrimPrefix(p.objects, "file://"))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "the marker")
 }

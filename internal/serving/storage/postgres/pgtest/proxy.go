@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -24,6 +25,8 @@ const (
 	LoseAnswer        // the request is carried out, and the answer is lost
 	// the request reaches the server when Proxy.Deliver is called, and the answer is lost
 	Late
+	// the next new connection gets no answer, and stays open
+	Ignore
 )
 
 // Proxy passes data between clients and a PostgreSQL server, and can make the connection fail.
@@ -34,6 +37,7 @@ type Proxy struct {
 	wait   sync.WaitGroup
 	next   atomic.Int32
 	skip   atomic.Int32
+	frozen atomic.Int32 // number of calls of Freeze
 	late   chan struct{}
 
 	mu    sync.Mutex
@@ -121,6 +125,10 @@ func (p *Proxy) Cut() int {
 	return n
 }
 
+// Freeze makes the proxy discard all further data of the present connections, which stay open. New
+// connections work. A firewall that forgets its connections has this effect.
+func (p *Proxy) Freeze() { p.frozen.Add(1) }
+
 // Next makes a fault happen once. Parameter `after` is the number of requests that first pass
 // without a fault; the fault then affects the next request or its answer.
 func (p *Proxy) Next(f Fault, after int) {
@@ -157,14 +165,19 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) serve(c net.Conn) {
+	if p.next.CompareAndSwap(int32(Ignore), int32(None)) {
+		_, _ = io.Copy(io.Discard, c)
+		return
+	}
 	p.pass()
+	frozen := p.frozen.Load()
 	to, err := net.Dial("unix", p.server)
 	if err != nil {
 		return
 	}
 	defer to.Close()
 	p.wait.Go(func() {
-		p.answers(c, to)
+		p.answers(c, to, frozen)
 		_ = c.Close()
 	})
 	b := make([]byte, 64<<10)
@@ -182,13 +195,16 @@ func (p *Proxy) serve(c net.Conn) {
 			return
 		}
 		p.pass()
+		if p.frozen.Load() != frozen {
+			continue
+		}
 		if _, err := to.Write(b[:n]); err != nil {
 			return
 		}
 	}
 }
 
-func (p *Proxy) answers(c, from net.Conn) {
+func (p *Proxy) answers(c, from net.Conn, frozen int32) {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(b)
@@ -196,6 +212,9 @@ func (p *Proxy) answers(c, from net.Conn) {
 			return
 		}
 		p.pass()
+		if p.frozen.Load() != frozen {
+			continue
+		}
 		if _, err := c.Write(b[:n]); err != nil {
 			return
 		}
