@@ -188,6 +188,7 @@ func (d *Detector) word(l *line, w *word, place, hash uint32, of event) {
 		x := lg(valueLeast + w.value)
 		near := float32(x) - p.Level
 		of.counter = near < counterNear && -near < counterNear
+		of.record = p.record(w.value, x)
 		p.Level = float32(x)
 		if w.to-w.from <= valueBytes {
 			of.subject, of.tag = Value, mix(place, hashOf(l.text[w.from:w.to]))|1

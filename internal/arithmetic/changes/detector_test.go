@@ -155,6 +155,19 @@ func TestNoonOfTwelveHourClockIsNoChange(t *testing.T) {
 	}
 }
 
+// Java's garbage collector writes the time since its start among durations.
+func TestCounterBetweenOtherNumbersIsNoSurge(t *testing.T) {
+	var log [][]byte
+	for i := range 6000 {
+		took := 1 + float64(i*31%97)/100
+		if i%4 == 0 {
+			took = 20_000 + 250*float64(i)
+		}
+		log = append(log, fmt.Appendf(nil, "[GC (ms): %.1f]", took))
+	}
+	require.Empty(t, take(New(), log))
+}
+
 func TestNumberOutsideItsPastIsReported(t *testing.T) {
 	log := accessLog{took: func(i int, usual float64) float64 {
 		if i == 1800 {

@@ -18,7 +18,8 @@ package changes
 //	f = min(1, (1.02 - same) / (1.02 - expected))
 //
 // If an excursion begins with a number near the last number at its place, f is 0. Such a number is
-// a counter or an hour that advances.
+// a counter or an hour that advances. For each number slightly above all earlier numbers of its
+// place, f is also 0: it may be a counter between other numbers.
 //
 // An excursion ends when G is 0, when it pauses, or when it is long. Then B includes its events.
 // Let M be the highest earlier peak of this key or of another key at its place. A key is reported
@@ -64,6 +65,7 @@ type event struct {
 	before    int // offset in the line of the text to show, which begins with the previous word
 	said      [2]int
 	counter   bool
+	record    bool    // the number is slightly above all earlier numbers of its place
 	explained float64 // for a level: the sum G of the same number counted as a word
 }
 
@@ -123,6 +125,9 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	n, c := l.n, p.N
 	recent := float64(min(c, clockMemory))
 	f := p.discount(of.tag, of.which(), min(1, (float64(e.Before)+1)/(recent+2)))
+	if of.record {
+		f = 0
+	}
 	gap := c - e.Clock
 	sum := float64(e.Sum) - float64(float64(gap)*e.drain()*f)
 	if e.over(sum, gap) {
