@@ -413,3 +413,36 @@ func TestPageReportsAnswerOfProxy(t *testing.T) {
 			"The answer is not from lmserve" || document.querySelector(".state.lost") !== null`)
 	}
 }
+
+// The settings of a new session fit its model, also if the server's default model only rates lines.
+func TestPageCreatesSessionOfEachModel(t *testing.T) {
+	path := wantedBrowser(t)
+	m, err := modeltest.Small()
+	require.NoError(t, err)
+	small, _, err := model.NewSource(func() (*model.Model, error) {
+		return model.FromFile(m.File())
+	})
+	require.NoError(t, err)
+	o := session.Options{Threads: 2, Others: []*model.Source{small}}
+	b := newTabOn(newRealRigOf(t, model.Counts(), o, Options{}), path)
+	b.open("#/sessions")
+	create := func(name string, choose func()) {
+		b.click("New session…")
+		b.until(`document.querySelector("dialog select") !== null`)
+		choose()
+		b.fill("dialog input:not([type])", name)
+		b.click("Create")
+		b.until(`document.querySelector(".details h2")?.innerText === "` + name + `"`)
+	}
+	create("lines", func() {})
+	require.Equal(t, api.MethodCounts, b.get("/v1/sessions/lines").Settings.Method)
+	create("text", func() {
+		b.fill("dialog select", m.ID())
+		value[bool](b, `document.querySelector("dialog select").dispatchEvent(`+
+			`new Event("change", {bubbles: true}))`)
+	})
+	made := b.get("/v1/sessions/text")
+	require.Equal(t, m.ID(), made.Model)
+	require.Equal(t, api.MethodSparseMeta, made.Settings.Method)
+	require.True(t, made.Settings.Baseline)
+}

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { settings, type Setting } from "../api/settings";
 import type { Model, Settings } from "../api/types";
-import { models } from "../state/feed";
+import { models, networks } from "../state/feed";
 import { modelTitle, settingTitle } from "../ui/words";
 
 /** The methods of adaptation. */
@@ -30,13 +30,22 @@ export function settingsOf(adapting: Adapting): Partial<Settings> {
 const modelOf = ({ model }: Adapting): Model | undefined =>
   models.value.find(({ id }) => id === model) ?? models.value[0];
 
+const isNetwork = (model: string): boolean => networks.value.some(({ id }) => id === model);
+
+/** Changes the model, and also the method if the model does not support it. */
+function withModel(of: Adapting, model: string): Adapting {
+  const next = { ...of, model };
+  if (isNetwork(model) === isNetwork(of.model)) return next;
+  return { ...next, method: modelOf(next)?.defaults.method ?? of.method };
+}
+
 /** The settings besides the method that affect a session. */
 function shownFor(of: Adapting): Setting[] {
   const model = modelOf(of);
   const isMixed = of.values.companion ?? model?.defaults.companion ?? false;
   const ofWords = model?.tokenizer === "words";
   return settings.filter(({ name, methods: those }) => {
-    if (name === "method") return false;
+    if (name === "method" || (name === "baseline" && !isNetwork(of.model))) return false;
     // The companion of a model of words is the cache, with its settings.
     if (isMixed && ofWords && those?.includes("cache")) return true;
     const isOfCounts = name.startsWith("companion_");
@@ -60,7 +69,7 @@ export function ChooseSettings({ of, onChange }: Props) {
       <div class="in-a-row">
         <label>Model
           <select value={of.model} onChange={(event) => {
-            onChange({ ...of, model: event.currentTarget.value });
+            onChange(withModel(of, event.currentTarget.value));
           }}>
             {models.value.map((model) => (
               <option key={model.id} value={model.id}>{modelTitle(model, models.value)}</option>
