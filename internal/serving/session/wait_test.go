@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"io"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,19 @@ func waiting(t *testing.T, mg *Manager, id string) int32 {
 	return s.queued.Load()
 }
 
+// waitingTurns returns the number of goroutines that wait for their turn in takeTurn.
+func waitingTurns() (n int) {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for of := range strings.SplitSeq(string(stacks), "\n\n") {
+		state, _, _ := strings.Cut(of, "\n")
+		if strings.Contains(state, "[select") && strings.Contains(of, ".takeTurn(") {
+			n++
+		}
+	}
+	return n
+}
+
 func TestFeedersThatWaitHaveTheirTurnsInOrder(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
@@ -46,7 +60,7 @@ func TestFeedersThatWaitHaveTheirTurnsInOrder(t *testing.T) {
 				ScoreOptions{Wait: time.Minute}, noChunks)
 			done <- err
 		}()
-		soon(t, "it waits", func() bool { return waiting(t, mg, id) == int32(i+1) })
+		soon(t, "it waits", func() bool { return waitingTurns() == i+1 })
 	}
 	go func() {
 		r := CompleteRequest{Prompt: []byte("last"), MaxTokens: 1, Commit: CommitPrompt,
@@ -54,7 +68,7 @@ func TestFeedersThatWaitHaveTheirTurnsInOrder(t *testing.T) {
 		_, err := mg.Complete(background, Caller{}, id, r, noPieces)
 		done <- err
 	}()
-	soon(t, "it waits", func() bool { return waiting(t, mg, id) == int32(len(texts)+1) })
+	soon(t, "it waits", func() bool { return waitingTurns() == len(texts)+1 })
 	finish()
 	for range cap(done) {
 		require.NoError(t, <-done)
