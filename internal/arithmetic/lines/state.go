@@ -18,8 +18,11 @@ var ErrState = errors.New("not the state of a line meter")
 // of the code that makes a meter compute other probabilities.
 const stateVersion = 5
 
-// troubleVersion is the first byte of the state of a meter with words of trouble.
-const troubleVersion = stateVersion | 0x80
+// earlierVersion is the version of states in which each set of words has a single cell.
+const earlierVersion = 4
+
+// withTrouble is a bit of the first byte of the state of a meter with words of trouble.
+const withTrouble = 0x80
 
 // StateBytesMax is larger than the size, in bytes, of any state.
 const StateBytesMax = 168<<10 + changes.StateBytesMax + incidents.StateBytesMax
@@ -33,7 +36,8 @@ const StateBytesMax = 168<<10 + changes.StateBytesMax + incidents.StateBytesMax
 //   - the text of the open line and the costs of its bytes.
 func (m *Meter) AppendState(dst []byte) []byte {
 	if list := m.TroubleWords(); list != "" {
-		dst = append(appendNumber(append(dst, troubleVersion), uint32(len(list))), list...)
+		dst = append(dst, stateVersion|withTrouble)
+		dst = append(appendNumber(dst, uint32(len(list))), list...)
 	} else {
 		dst = append(dst, stateVersion)
 	}
@@ -62,23 +66,23 @@ func appendNumber(dst []byte, number any) []byte {
 // what was found and what was expected.
 func ReadState(state []byte) (*Meter, error) {
 	m := NewMeter()
-	if len(state) == 0 || state[0] != stateVersion && state[0] != troubleVersion {
-		return nil, fmt.Errorf("%w: the first byte is %x, expected version number %d", ErrState,
-			state[:min(1, len(state))], stateVersion)
+	version := byte(0)
+	if len(state) > 0 {
+		version = state[0] &^ withTrouble
+	}
+	if version != stateVersion && version != earlierVersion {
+		return nil, fmt.Errorf("%w: the first byte is %x, expected version number %d or %d",
+			ErrState, state[:min(1, len(state))], earlierVersion, stateVersion)
 	}
 	rest := state[1:]
 	var err error
-	if state[0] == troubleVersion {
+	if state[0]&withTrouble != 0 {
 		if rest, err = readSized(rest, m.readTrouble); err != nil {
 			return nil, err
 		}
 	}
-	for _, number := range m.numbers() {
-		n, err := binary.Decode(rest, binary.LittleEndian, number)
-		if err != nil {
-			return nil, fmt.Errorf("%w: found %d bytes, expected more", ErrState, len(state))
-		}
-		rest = rest[n:]
+	if rest, err = m.readNumbers(version, rest); err != nil {
+		return nil, err
 	}
 	if rest, err = m.readParts(rest); err != nil {
 		return nil, err
@@ -100,6 +104,28 @@ func ReadState(state []byte) (*Meter, error) {
 	}
 	m.derive()
 	return m, m.check()
+}
+
+func (m *Meter) readNumbers(version byte, rest []byte) ([]byte, error) {
+	numbers, cells := m.numbers(), &m.rating.words.cells
+	var earlier [raritySets]counted
+	if version == earlierVersion {
+		numbers[slices.Index(numbers, any(cells))] = &earlier
+	}
+	for _, number := range numbers {
+		n, err := binary.Decode(rest, binary.LittleEndian, number)
+		if err != nil {
+			return nil, fmt.Errorf("%w: found %d bytes for the next numbers, expected more",
+				ErrState, len(rest))
+		}
+		rest = rest[n:]
+	}
+	if version == earlierVersion {
+		for set, c := range earlier {
+			cells[set*setWords] = c
+		}
+	}
+	return rest, nil
 }
 
 func (m *Meter) readParts(rest []byte) ([]byte, error) {
