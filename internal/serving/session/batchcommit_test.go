@@ -120,7 +120,9 @@ func TestBatchCommitsNothingUnlessWhole(t *testing.T) {
 		require.Equal(t, at, get(t, mg, id).Offset)
 		require.NoError(t, mg.Delete(Caller{}, id))
 	})
-	require.Positive(t, refused)
+	if !testing.Short() { // the few checks of a short test may all commit
+		require.Positive(t, refused)
+	}
 }
 
 func plainOf(r BatchRequest) BatchRequest {
