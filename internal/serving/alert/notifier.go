@@ -67,8 +67,8 @@ type Notifier struct {
 	open map[string]*opened // by Alert.IncidentID
 	// again has the ids of the most recently ended incidents. An incident that opens again, for
 	// example after a revoked verdict, gets an alert with another id. With the old id, receivers
-	// would take the new alert for a repeat. The value is true if only news of
-	// the incident may open it again. Otherwise a list of incidents may open it, too.
+	// would take the new alert for a repeat. The value is true if only a new event of the incident
+	// may open it again. Otherwise a list of incidents may open it, too.
 	again map[string]bool
 }
 

@@ -27,9 +27,8 @@ def table(work, before, name, rows):
     if not new:
         return
     print(f"\n{name}: {new['model']}, first {new['max_bytes']} bytes, {new['data']}\n")
-    methods = [m if isinstance(m, str) else m["method"] for m in new["methods"]]
-    print("| | documents | bytes |", " | ".join(methods), "| saved by fast weights |")
-    print("|---|---:|---:|" + "---:|" * (len(methods) + 1))
+    print("| | documents | bytes |", " | ".join(new["methods"]), "| saved by fast weights |")
+    print("|---|---:|---:|" + "---:|" * (len(new["methods"]) + 1))
     earlier = {row["name"]: bits(row)[-1] for row in old[rows] + [old["total"]]} if old else {}
     for row in new[rows] + [new["total"]]:
         b = bits(row)
