@@ -411,17 +411,16 @@ func (ix *index) checkHead(s *session, next *head) error {
 func (ix *index) toFollow(
 	ctx context.Context, who Caller, id string,
 ) (of *session, done func(), err error) {
-	refuse := func(found, want string) error { return &FieldError{"shadow_of", found, want} }
 	of, done, err = ix.use(who, id)
 	if err == ErrNotFound {
-		return nil, nil, refuse(strconv.Quote(id), "the id or the name of a session")
+		return nil, nil, unfollowable(strconv.Quote(id), "the id or the name of a session")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	err = of.checkWhole(ctx)
 	if err == nil && of.shadowOf() != "" {
-		err = refuse("a shadow", "a session that is not a shadow")
+		err = unfollowable("a shadow", "a session that is not a shadow")
 	}
 	if err != nil {
 		done()
@@ -443,13 +442,15 @@ func (ix *index) follow(ctx context.Context, s, of *session) error {
 	return s.follow(of)
 }
 
+func unfollowable(found, want string) error { return &FieldError{"shadow_of", found, want} }
+
 // checkWhole returns an error if the beginning of the session's text was trimmed.
 func (s *session) checkWhole(ctx context.Context) error {
 	found, err := s.get(ctx)
 	if err == nil && found.Start > 0 {
-		err = &FieldError{"shadow_of",
+		err = unfollowable(
 			fmt.Sprintf("a session without its text before offset %d", found.Start),
-			"a session that still has all of its text"}
+			"a session that still has all of its text")
 	}
 	return err
 }
