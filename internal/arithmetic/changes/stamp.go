@@ -11,6 +11,14 @@ const (
 type stamp struct {
 	millis   int64 // milliseconds since midnight
 	from, to int   // bounds of the stamp in the line; both 0 if the line has none
+	time     int   // beginning of the time of day, after the date
+}
+
+// TimeOfDay returns the bounds of the first time of day in a line, with its fraction and its zone
+// but without its date. Both are 0 if the line has none.
+func TimeOfDay(line []byte) (from, to int) {
+	s := stampOf(line)
+	return s.time, s.to
 }
 
 // stampOf returns the first time stamp of a line. A stamp is hh:mm:ss with its fraction, AM or PM,
@@ -45,7 +53,7 @@ func stampOf(line []byte) stamp {
 			continue
 		}
 		millis += ((hour*60+minute)*60 + second) * 1000
-		return stamp{millis: millis % dayMillis, from: dateBefore(line, from),
+		return stamp{millis: millis % dayMillis, from: dateBefore(line, from), time: from,
 			to: zoneAfter(line, to)}
 	}
 }

@@ -328,3 +328,17 @@ func TestWordOfEarlierLineIsNotNew(t *testing.T) {
 func letters(n int) string {
 	return strings.Map(func(r rune) rune { return r - '0' + 'a' }, fmt.Sprint(n))
 }
+
+func TestTimeOfDayExplainsNothing(t *testing.T) {
+	r := NewRating()
+	for i := range 400 {
+		status := "unpacked"
+		if i%20 == 0 {
+			status = "installed"
+		}
+		r.Take(fmt.Appendf(nil, "2026-05-09 07:29:24 status %s", status))
+	}
+	const line = "2026-05-09 07:29:25 status installed"
+	_, _, from, to := r.Take([]byte(line))
+	require.Equal(t, "installed", line[from:to])
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/changes"
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
@@ -65,12 +66,15 @@ type placed struct {
 const ownPlace = -1
 
 // take returns the scores of the parts V and W of Rating in bits, and the strangest token or run of
-// digits. It also counts the tokens of the line, which of.tokens contains.
+// digits. The strangest token is never the line's time of day, which explains nothing. take also
+// counts the tokens of the line, which of.tokens contains.
 func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strangest placed) {
 	var v, w twoLargest
+	timeFrom, timeTo := changes.TimeOfDay(line)
 	for i := range of.tokens.all {
 		x := &of.tokens.all[i]
 		text := line[x.from:x.to]
+		explains := x.to <= timeFrom || x.from >= timeTo
 		of.runs = of.runs[:0]
 		if x.digit {
 			of.runs = runsOf(of.runs, text)
@@ -81,7 +85,7 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 				if x.digit || x.field {
 					v.add(bits)
 				}
-				if bits > strangest.bits {
+				if explains && bits > strangest.bits {
 					strangest = placed{
 						bits: bits, from: x.from, to: x.to, mark: mark,
 						place: incidents.Mark(place), cell: int32(place % placesMost),
@@ -92,7 +96,7 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 				at := place.plus(byte(n)).plus(byte(len(of.runs))).spread()
 				if bits, mark, ok := p.rate(at, seedRun, text[r.from:r.to], of); ok {
 					v.add(bits)
-					if bits /= runsBehind; bits > strangest.bits {
+					if bits /= runsBehind; explains && bits > strangest.bits {
 						strangest = placed{
 							bits: bits, from: x.from + r.from, to: x.from + r.to,
 							mark:  mark,

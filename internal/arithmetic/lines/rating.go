@@ -85,7 +85,7 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	prior := float64(usualLines * exp(-s/usualSlope))
 	p = r.sum.share(s, sumLeast, prior, usualLines)
 	r.sum.put(s, sumLeast, p)
-	if parts.B+parts.E > parts.V+parts.W && rarest.to > 0 {
+	if rarest.to > 0 && (parts.B+parts.E > parts.V+parts.W || strangest.to == 0) {
 		strangest = placed{
 			from: rarest.from, to: rarest.to, cell: ownPlace, lines: int64(rarest.lines),
 			mark: incidents.Mark(rarest.key), place: incidents.Mark(rarest.key),
