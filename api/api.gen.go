@@ -2872,8 +2872,9 @@ type Tokens struct {
 // last line that end in the text.
 type Unit string
 
-// UpdateEvent An update of the fast weights from a full chunk. Sessions of the methods `static` and
-// `cache` have no fast weights, and so no updates.
+// UpdateEvent An update of the fast weights from a full chunk. `written` is 0 if the chunk was skipped
+// because of `skip_below`. Sessions of the methods `static` and `cache` have no fast weights,
+// and so no updates.
 type UpdateEvent struct {
 	// Type The type of the event.
 	Type UpdateEventType `json:"type"`

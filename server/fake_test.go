@@ -415,6 +415,11 @@ func (f *fakeSessions) Incidents(_ context.Context, who session.Caller,
 	return session.IncidentList{}, err
 }
 
+func (f *fakeSessions) GiveFeedback(ctx context.Context, who session.Caller, id string,
+	_ session.FeedbackRequest) (session.IncidentList, error) {
+	return f.Incidents(ctx, who, id)
+}
+
 func (f *fakeSessions) Scores(_ context.Context, who session.Caller, id string, _, _ int64,
 	_ int) (session.History, error) {
 	info, err := f.Get(who, id)

@@ -498,8 +498,9 @@ type TokenLogprob = api.TokenLogprob
 // last line that end in the text.
 type Unit = api.Unit
 
-// UpdateEvent An update of the fast weights from a full chunk. Sessions of the methods `static` and
-// `cache` have no fast weights, and so no updates.
+// UpdateEvent An update of the fast weights from a full chunk. `written` is 0 if the chunk was skipped
+// because of `skip_below`. Sessions of the methods `static` and `cache` have no fast weights,
+// and so no updates.
 type UpdateEvent = api.UpdateEvent
 
 // UpdateEventType The type of the event.

@@ -51,6 +51,8 @@ type Sessions interface {
 	Scores(ctx context.Context, who session.Caller, id string, offset, length int64,
 		points int) (session.History, error)
 	Incidents(ctx context.Context, who session.Caller, id string) (session.IncidentList, error)
+	GiveFeedback(ctx context.Context, who session.Caller, id string,
+		r session.FeedbackRequest) (session.IncidentList, error)
 	Deliver(ctx context.Context, who session.Caller, id string, d session.Delivery,
 		o session.ScoreOptions, emit func(session.Chunk) error) (session.Summary, error)
 	Complete(ctx context.Context, who session.Caller, id string, r session.CompleteRequest,

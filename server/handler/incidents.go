@@ -24,15 +24,10 @@ func (h *Handlers) ListIncidents(
 func (h *Handlers) GiveFeedback(
 	ctx context.Context, r routes.GiveFeedbackRequestObject,
 ) (routes.GiveFeedbackResponseObject, error) {
-	who := middleware.CallerOf(ctx)
-	verdict := session.FeedbackRequest{
-		Incident: r.Body.Incident, Verdict: string(codec.Value(r.Body.Verdict)),
-	}
-	if _, err := h.Sessions.Patch(ctx, who, r.ID,
-		session.PatchRequest{Feedback: &verdict}); err != nil {
-		return nil, err
-	}
-	list, err := h.Sessions.Incidents(ctx, who, r.ID)
+	list, err := h.Sessions.GiveFeedback(ctx, middleware.CallerOf(ctx), r.ID,
+		session.FeedbackRequest{
+			Incident: r.Body.Incident, Verdict: string(codec.Value(r.Body.Verdict)),
+		})
 	if err != nil {
 		return nil, err
 	}

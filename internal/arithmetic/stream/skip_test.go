@@ -37,6 +37,7 @@ func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	}
 	require.NotEmpty(t, costs[true])
 	require.NotEmpty(t, costs[false])
+	require.EqualValues(t, len(costs[true])+len(costs[false]), s.Updates(), "skipped chunks count")
 	for learnt, of := range costs {
 		for _, bits := range of {
 			require.Equal(t, bits >= below, learnt, bits)

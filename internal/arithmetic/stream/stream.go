@@ -213,7 +213,7 @@ func (s *Stream) Offset() int64 { return s.Tally.Bytes + s.Text.Size() }
 func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
 
 // Updates returns the number of updates of the fast weights so far: 0 for a method without fast
-// weights.
+// weights. A skipped chunk (Settings.SkipBelow) counts as an update.
 func (s *Stream) Updates() uint64 {
 	if s.Fast == nil && s.Dynamic == nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 )
 
 // Commits reports whether text of the batch is appended to the session.
-func (r *BatchRequest) Commits() bool { return r.Commit == CommitPrompt || r.Commit == CommitAll }
+func (r *BatchRequest) Commits() bool { return commits(r.Commit) }
 
 // checkBatchCommit returns an error if the batch's fields about the commit are invalid. id is the
 // session that the batch continues, or "" if it continues none.
@@ -46,14 +46,10 @@ func (e *engine) batchCommit(
 		return err
 	}
 	defer end()
-	sampled := 0
-	if r.Commit == CommitAll {
-		sampled = r.MaxTokens
-	}
 	if err := checkOffset(s, r.Offset); err != nil {
 		return err
 	}
-	if err := e.roomFor(s, len(r.Prompts[0]), sampled); err != nil {
+	if err := e.roomFor(s, r.Prompts[0], r.Commit, r.MaxTokens); err != nil {
 		return err
 	}
 	w := wholeTexts{request: &r, emit: emit}

@@ -149,7 +149,7 @@ func TestCommitContinuesWithoutItsClient(t *testing.T) {
 	prompt := logText(10 * testChunk)
 	err := mg.CompleteBatch(ctx, Caller{}, id, BatchRequest{
 		Prompts: [][]byte{[]byte(prompt)}, N: 1, Commit: CommitPrompt,
-	}, func(Piece) error { return nil })
+	}, noPieces)
 	require.NoError(t, err)
 	require.Error(t, ctx.Err(), "the client left after the first chunk")
 	require.EqualValues(t, len(prompt), get(t, mg, id).Offset)
@@ -199,7 +199,7 @@ func TestCommitIsRefusedWhereItMeansNothing(t *testing.T) {
 		"n":      {id, BatchRequest{Prompts: one, N: 2, Commit: CommitAll}},
 		"offset": {id, BatchRequest{Prompts: one, N: 1, Offset: new(int64)}},
 	} {
-		err := mg.CompleteBatch(t.Context(), Caller{}, c.id, c.r, func(Piece) error { return nil })
+		err := mg.CompleteBatch(t.Context(), Caller{}, c.id, c.r, noPieces)
 		var wrong *FieldError
 		require.ErrorAs(t, err, &wrong, field)
 		require.Equal(t, field, wrong.Field)

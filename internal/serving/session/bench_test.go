@@ -41,8 +41,7 @@ func BenchmarkScore(b *testing.B) {
 				for _, id := range ids {
 					wait.Go(func() {
 						_, err := mg.Score(context.Background(), Caller{}, id,
-							strings.NewReader(text), ScoreOptions{},
-							func(Chunk) error { return nil })
+							strings.NewReader(text), ScoreOptions{}, noChunks)
 						require.NoError(b, err)
 					})
 				}

@@ -7,27 +7,20 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-func (r *CompleteRequest) commits() bool {
-	return r.Commit == CommitPrompt ||
-		r.Commit == CommitAll
-}
+func commits(commit string) bool { return commit == CommitPrompt || commit == CommitAll }
 
 // beginCommit gives a completion that commits the exclusive right to feed the session. The caller
 // must call end if err is nil. beginCommit also checks that there is space for the text to commit.
 func (e *engine) beginCommit(
 	ctx context.Context, s *session, r CompleteRequest,
 ) (end func(), err error) {
-	if !r.commits() {
+	if !commits(r.Commit) {
 		return func() {}, nil
 	}
 	if end, err = e.beginFeeding(ctx, s, r.Wait); err != nil {
 		return nil, err
 	}
-	sampled := 0
-	if r.Commit == CommitAll {
-		sampled = r.MaxTokens
-	}
-	if err = e.roomFor(s, len(r.Prompt), sampled); err != nil {
+	if err = e.roomFor(s, r.Prompt, r.Commit, r.MaxTokens); err != nil {
 		end()
 		return nil, err
 	}
@@ -45,7 +38,7 @@ func (e *engine) complete(
 		reports: reports{engine: e, s: s, emit: noChunks}, maxWait: maxWait, interrupts: true,
 	}
 	prompt := r.Prompt
-	if r.commits() {
+	if commits(r.Commit) {
 		if err := f.all(ctx, prompt); err != nil {
 			return Completion{}, err
 		}
@@ -75,10 +68,13 @@ func (e *engine) complete(
 }
 
 // roomFor returns an error if the session, the disk or the memory has too little space for the text
-// to commit. prompt is the length of the prompt in bytes; sampled is the number of sampled tokens.
-func (e *engine) roomFor(s *session, prompt, sampled int) error {
-	bytes := int64(prompt) + int64(sampled)*int64(s.model.Tokenizer.SpellMax())
-	tokens := prompt + sampled
+// to commit: the prompt and, with CommitAll, the sampled tokens.
+func (e *engine) roomFor(s *session, prompt []byte, commit string, sampled int) error {
+	if commit != CommitAll {
+		sampled = 0
+	}
+	bytes := int64(len(prompt)) + int64(sampled)*int64(s.model.Tokenizer.SpellMax())
+	tokens := len(prompt) + sampled
 	if have := s.seen().offset; have+bytes > e.textMax {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}

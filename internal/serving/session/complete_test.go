@@ -131,8 +131,7 @@ func TestCompletionsRunBetweenTheChunksOfAFeeder(t *testing.T) {
 		default:
 		}
 	}
-	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
-	require.Equal(t, want.Hash(), hash(t, mg, id), "after %d completions", completions)
+	requireFed(t, mg, id, text, "after %d completions", completions)
 }
 
 func TestCommittedTextIsFedAsByScore(t *testing.T) {
@@ -150,8 +149,7 @@ func TestCommittedTextIsFedAsByScore(t *testing.T) {
 			Commit: commit})
 		text := after(string(done.Text))
 		require.Equal(t, int64(len(text)), done.Offset, commit)
-		want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
-		require.Equal(t, want.Hash(), hash(t, mg, id), commit)
+		requireFed(t, mg, id, text, commit)
 		require.Equal(t, text, logged(t, mg, id), commit)
 	}
 }
@@ -162,8 +160,7 @@ func TestCommittingCompletionIsFeeder(t *testing.T) {
 	body, client := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
-			func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, noChunks)
 		done <- err
 	}()
 	_, err := io.WriteString(client, "held")
@@ -272,9 +269,7 @@ func TestCompletionEndsWithItsClient(t *testing.T) {
 	_, err = mg.Complete(context.Background(), Caller{}, id, CompleteRequest{Prompt: []byte("kept"),
 		MaxTokens: 500, Commit: CommitAll}, func(Piece) error { return gone })
 	require.ErrorIs(t, err, gone)
-	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, logText(20)+
-		"kept")
-	require.Equal(t, want.Hash(), hash(t, mg, id), "the prompt was fed, the text was not")
+	requireFed(t, mg, id, logText(20)+"kept", "the prompt was fed, the text was not")
 }
 
 func TestCompletionOfDeletedSessionEnds(t *testing.T) {

@@ -290,11 +290,7 @@ func (f *feeder) interruptLocked(ctx context.Context, l *scheduler.Lease) error 
 	}
 	next := s.head
 	next.Deliveries = d.end(offset)
-	err := l.Yield(func() error { return s.setHeadLocked(ctx, &next) }, yieldWait)
-	if err == nil {
-		s.noteHeadLocked(&next)
-	}
-	return err
+	return l.Yield(func() error { return s.setHeadLocked(ctx, &next) }, yieldWait)
 }
 
 // changeHead changes the session's head. The caller must have the exclusive right to feed the
@@ -309,9 +305,5 @@ func (s *session) changeHead(ctx context.Context, change func(*head)) error {
 	}
 	next := s.head
 	change(&next)
-	if err := s.setHeadLocked(ctx, &next); err != nil {
-		return err
-	}
-	s.noteHeadLocked(&next)
-	return nil
+	return s.setHeadLocked(ctx, &next)
 }

@@ -14,13 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-type untouched struct{ t *testing.T }
-
-func (u untouched) Read([]byte) (int, error) {
-	u.t.Error("the body was read")
-	return 0, io.EOF
-}
-
 func feedAs(mg *Manager, who Caller, id, text string) (Summary, error) {
 	return mg.Score(background, who, id, strings.NewReader(text), ScoreOptions{}, noChunks)
 }
@@ -33,7 +26,7 @@ func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file 
 	require.ErrorAs(t, err, want)
 	_, err = mg.Fork(background, who, id, ForkRequest{})
 	require.ErrorAs(t, err, want)
-	_, err = mg.Import(background, who, untouched{t}, "")
+	_, err = mg.Import(background, who, unread{t}, "")
 	require.ErrorAs(t, err, want)
 	_, err = mg.Import(background, who, bytes.NewReader(file), "")
 	require.ErrorAs(t, err, want)
@@ -41,8 +34,7 @@ func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file 
 	require.ErrorAs(t, err, want)
 	for _, commit := range []string{CommitPrompt, CommitAll} {
 		_, err = mg.Complete(background, who, id,
-			CompleteRequest{Prompt: []byte("x"), MaxTokens: 4, Commit: commit},
-			func(Piece) error { return nil })
+			CompleteRequest{Prompt: []byte("x"), MaxTokens: 4, Commit: commit}, noPieces)
 		require.ErrorAs(t, err, want)
 	}
 	require.Equal(t, before, mg.engine.disk.Used(who.Key))
@@ -52,7 +44,7 @@ func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file 
 func requireTheRestGoesOn(t *testing.T, mg *Manager, who Caller, id string) {
 	t.Helper()
 	_, err := mg.Complete(background, who, id,
-		CompleteRequest{Prompt: []byte("x"), MaxTokens: 4}, func(Piece) error { return nil })
+		CompleteRequest{Prompt: []byte("x"), MaxTokens: 4}, noPieces)
 	require.NoError(t, err)
 	require.NoError(t, mg.Export(background, who, id, 0, io.Discard, nil))
 	_, err = mg.Get(who, id)

@@ -47,8 +47,7 @@ func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 // session's offset.
 func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	maxWait := r.engine.maxWaitOf(r.options.Wait)
-	open := func() error { return r.s.openCurrent(ctx, maxWait) }
-	if err := r.engine.waiting.wait(r.s.Owner, &r.admitted, open); err != nil {
+	if err := r.engine.openCurrent(ctx, r.s, &r.admitted, maxWait); err != nil {
 		return err
 	}
 	defer r.s.unlock()

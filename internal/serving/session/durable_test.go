@@ -173,17 +173,6 @@ func TestReloadedSessionHasSameBits(t *testing.T) {
 	})
 }
 
-type watched struct {
-	storage.Store
-	look func()
-}
-
-func (w *watched) Append(ctx context.Context, id string, epoch uint64, at int64,
-	records ...storage.Record) error {
-	w.look()
-	return w.Store.Append(ctx, id, epoch, at, records...)
-}
-
 func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -196,10 +185,11 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	var most int64
 	var looking sync.Mutex
 	sv.wrap = func(s storage.Store) storage.Store {
-		return &watched{s, func() {
+		return &appending{s, func(string, int64) error {
 			looking.Lock()
 			defer looking.Unlock()
 			most = max(most, sv.mg.index.budget.Used())
+			return nil
 		}}
 	}
 	sv.start()
@@ -219,8 +209,7 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 				for i := c; i < sessions; i += clients {
 					_, err := sv.mg.Score(background, Caller{}, ids[i],
 						strings.NewReader(text[from:from+24]),
-						ScoreOptions{Offset: ptr(int64(from))},
-						func(Chunk) error { return nil })
+						ScoreOptions{Offset: ptr(int64(from))}, noChunks)
 					require.NoError(t, err)
 				}
 			}
@@ -228,7 +217,7 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	}
 	wait.Wait()
 	require.Equal(t, 3*size, most, "the budget was used, and not more")
-	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
+	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{}, text)
 	for _, id := range ids {
 		require.Equal(t, want.Hash(), hash(t, sv.mg, id))
 	}
@@ -250,7 +239,7 @@ func TestRequestWaitsForMemoryOrGivesUp(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		go func() {
 			_, err := sv.mg.Score(background, Caller{}, b, strings.NewReader("x"), ScoreOptions{},
-				func(Chunk) error { return nil })
+				noChunks)
 			done <- err
 		}()
 		soon(t, "it waits", sv.mg.index.budget.Waiting)
@@ -286,9 +275,7 @@ func TestDamagedSnapshotIsReportedAndSkipped(t *testing.T) {
 				require.NoError(t, os.WriteFile(file, b, 0o600))
 			}
 			sv.start()
-			want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
-				text)
-			require.Equal(t, want.Hash(), hash(t, sv.mg, id))
+			requireFed(t, sv.mg, id, text)
 			told := sv.told()
 			require.Len(t, told, damaged)
 			for n, err := range told {
@@ -301,7 +288,7 @@ func TestDamagedSnapshotIsReportedAndSkipped(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, kept, 2-damaged, "it pushes no good one out")
 			sv.restart()
-			require.Equal(t, want.Hash(), hash(t, sv.mg, id))
+			requireFed(t, sv.mg, id, text)
 			require.Empty(t, sv.told())
 		})
 	}
@@ -444,40 +431,31 @@ func TestWhatCannotBeUsedIsListedAndCanBeDeleted(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-type slowStore struct {
-	storage.Store
-	id      string
-	reached chan struct{}
-	resume  chan struct{}
-}
-
-func (w *slowStore) Append(ctx context.Context, id string, epoch uint64, at int64,
-	records ...storage.Record) error {
-	if id == w.id && at == 0 {
-		close(w.reached)
-		<-w.resume
-	}
-	return w.Store.Append(ctx, id, epoch, at, records...)
-}
-
 func TestSlowDiskDoesNotKeepWorker(t *testing.T) {
-	store := &slowStore{Store: storage.NewMemory(), reached: make(chan struct{}),
-		resume: make(chan struct{})}
-	mg := newManager(t, Options{Store: store, Threads: 1})
+	var slow string
+	reached, resume := make(chan struct{}), make(chan struct{})
+	mg := newManager(t, Options{Threads: 1, Store: &appending{
+		storage.NewMemory(), func(id string, at int64) error {
+			if id == slow && at == 0 {
+				close(reached)
+				<-resume
+			}
+			return nil
+		},
+	}})
 	text, done := logText(3*testChunk), make(chan []Chunk, 1)
-	store.id = create(t, mg, CreateRequest{})
+	slow = create(t, mg, CreateRequest{})
 	other := create(t, mg, CreateRequest{Settings: Settings{"chunk": 7}})
 	go func() {
-		chunks, _ := score(t, mg, store.id, text)
+		chunks, _ := score(t, mg, slow, text)
 		done <- chunks
 	}()
-	<-store.reached
+	<-reached
 	score(t, mg, other, text) // uses the only worker
-	close(store.resume)
-	want, wantLogProbs := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
-		text)
+	close(resume)
+	want, wantLogProbs := alone(t, mg.engine.models[0].Model, CreateRequest{}, text)
 	require.Equal(t, wantLogProbs, logProbs(<-done))
-	require.Equal(t, want.Hash(), hash(t, mg, store.id))
+	require.Equal(t, want.Hash(), hash(t, mg, slow))
 }
 
 func TestExpiredSessionsLeaveTheStore(t *testing.T) {

@@ -58,6 +58,14 @@ func (e *engine) leaseLocked(
 	return l, err
 }
 
+// openCurrent waits in the queue of requests, and then opens a session as session.openCurrent does.
+// *admitted becomes true. limit is the longest time for a recovery of the stream.
+func (e *engine) openCurrent(
+	ctx context.Context, s *session, admitted *bool, limit time.Duration,
+) error {
+	return e.waiting.wait(s.Owner, admitted, func() error { return s.openCurrent(ctx, limit) })
+}
+
 // workerFor waits for a worker for a session. The request must have passed the queue. first is true
 // for the request's first worker.
 func (e *engine) workerFor(
@@ -119,10 +127,6 @@ func (e *engine) chargeRecords(s *session, bytes, records int) error {
 // the total size of the records.
 func (e *engine) diskFor(s *session, bytes, records int) error {
 	return e.disk.Room(s.Owner, int64(records)*storage.RecordCharge+int64(bytes))
-}
-
-func (e *engine) refund(s *session, bytes int) {
-	s.memory.Refund(textBytes(e.store, bytes, 1))
 }
 
 // saveAll writes snapshots of all sessions in memory. The server calls saveAll after all other

@@ -234,7 +234,6 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 	if err != nil {
 		return false, err
 	}
-	s.noteHeadLocked(&next)
 	if !ready {
 		s.giveUpLocked()
 		return false, nil
@@ -267,7 +266,7 @@ func (f *feeder) acceptLocked(
 	text = scores.Text
 	how := stream.Lesson{ByLine: scores.Lesson.ByLine, Skipped: slices.Clone(scores.Lesson.Skipped)}
 	scored := phaseSince(ctx, f.engine.observer, PhaseForward, begun)
-	s.computedLocked(scored.Sub(begun))
+	s.replayCost += scored.Sub(begun)
 	r := storage.Record{
 		UnixMS: f.engine.clock.now().UnixMilli(), HasBaseline: s.Settings.Baseline, Text: text,
 		ByLine: how.ByLine, Skipped: how.Skipped,
@@ -299,10 +298,10 @@ func (f *feeder) acceptLocked(
 	}()
 	took := f.foresee(ctx, l.Worker(), st, scores)
 	err = l.Yield(func() error { return <-appended }, yieldWait)
-	s.computedLocked(took)
+	s.replayCost += took
 	switch {
 	case err != nil:
-		f.engine.refund(s, recordSize(&r))
+		s.memory.Refund(textBytes(f.engine.store, recordSize(&r), 1))
 	case l.Lost():
 		// another session has used the worker, so the same scores are computed again
 		scores = l.Worker().ScoreAs(s.stream, text, how)

@@ -95,8 +95,40 @@ type IncidentList struct {
 }
 
 // Incidents returns the incidents of a session. If the session's state is not in memory, it is
-// recovered first.
+// recovered first. The error is ErrOverloaded if too many requests wait.
 func (mg *Manager) Incidents(ctx context.Context, who Caller, id string) (IncidentList, error) {
+	return mg.incidents(ctx, who, id, func(*session) error { return nil })
+}
+
+// GiveFeedback sets the verdict on an incident, and returns the incidents as Incidents does. It
+// does not count as a use of the session. The error may also be a *FieldError, and those of a write
+// to the session.
+func (mg *Manager) GiveFeedback(
+	ctx context.Context, who Caller, id string, r FeedbackRequest,
+) (IncidentList, error) {
+	return mg.incidents(ctx, who, id, func(s *session) (err error) {
+		next := s.head
+		next.Feedback, err = withFeedback(s.Feedback, r, s.stream.Incidents())
+		if err == nil {
+			err = mg.index.checkHead(s, &next)
+		}
+		if err == nil {
+			err = s.alive()
+		}
+		if err == nil {
+			err = s.setHeadLocked(ctx, &next)
+		}
+		if err == nil { // the verdict may begin or end an alert
+			s.tellIncidentsLocked()
+		}
+		return err
+	})
+}
+
+// incidents recovers a session's state if necessary, calls changeLocked, and returns the incidents.
+func (mg *Manager) incidents(
+	ctx context.Context, who Caller, id string, changeLocked func(*session) error,
+) (IncidentList, error) {
 	s, done, err := mg.index.use(who, id)
 	if err != nil {
 		return IncidentList{}, err
@@ -106,10 +138,13 @@ func (mg *Manager) Incidents(ctx context.Context, who Caller, id string) (Incide
 		return IncidentList{}, err
 	}
 	defer mg.life.Leave()
-	if err := s.openCurrent(ctx, mg.engine.maxWaitOf(0)); err != nil {
+	if err := mg.engine.openCurrent(ctx, s, new(bool), 0); err != nil {
 		return IncidentList{}, err
 	}
 	defer s.unlock()
+	if err := changeLocked(s); err != nil {
+		return IncidentList{}, err
+	}
 	l := IncidentList{Feedback: s.Feedback}
 	l.SilentAfter, _ = s.stream.SilentAfter()
 	for _, i := range s.stream.Incidents() {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -21,12 +22,6 @@ func incidentText() string {
 	return b.String()
 }
 
-func feedback1(t *testing.T, mg *Manager, id string, r FeedbackRequest) error {
-	t.Helper()
-	_, err := mg.Patch(background, Caller{}, id, PatchRequest{Feedback: &r})
-	return err
-}
-
 func TestFeedbackIsDurableAndRevocable(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -44,16 +39,19 @@ func TestFeedbackIsDurableAndRevocable(t *testing.T) {
 	require.Contains(t, first.Samples[0], "PANIC")
 	require.Empty(t, first.Verdict)
 
-	require.NoError(t, feedback1(t, sv.mg, id, FeedbackRequest{first.Number, VerdictFalseAlarm}))
+	given, err := sv.mg.GiveFeedback(background, Caller{}, id,
+		FeedbackRequest{first.Number, VerdictFalseAlarm})
+	require.NoError(t, err)
 	sv.restart()
 	list, err = sv.mg.Incidents(background, Caller{}, id)
 	require.NoError(t, err)
+	require.Equal(t, given, list)
 	require.Len(t, list.Feedback, 1)
 	require.Equal(t, first.Samples[0], list.Feedback[0].Sample)
 	require.Equal(t, VerdictFalseAlarm, list.Incidents[len(list.Incidents)-1].Verdict)
 
-	require.NoError(t, feedback1(t, sv.mg, id, FeedbackRequest{Incident: first.Number}))
-	list, err = sv.mg.Incidents(background, Caller{}, id)
+	list, err = sv.mg.GiveFeedback(background, Caller{}, id,
+		FeedbackRequest{Incident: first.Number})
 	require.NoError(t, err)
 	require.Empty(t, list.Feedback)
 	require.Empty(t, list.Incidents[len(list.Incidents)-1].Verdict)
@@ -63,13 +61,46 @@ func TestInvalidFeedbackChangesNothing(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	for _, r := range []FeedbackRequest{{1, VerdictMatters}, {1, "maybe"}} {
-		require.ErrorAs(t, feedback1(t, mg, id, r), new(*FieldError))
+		_, err := mg.GiveFeedback(background, Caller{}, id, r)
+		require.ErrorAs(t, err, new(*FieldError))
 	}
 	list, err := mg.Incidents(background, Caller{}, id)
 	require.NoError(t, err)
 	require.Empty(t, list.Feedback)
 	_, err = mg.Incidents(background, Caller{Key: "other"}, id)
 	require.ErrorIs(t, err, ErrNotFound)
+}
+
+// Requests for incidents and verdicts may wait for memory, so they count as waiting requests.
+func TestFullQueueRefusesIncidentsAndVerdicts(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1, MaxQueue: 1})
+	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
+	_, err := feedLines(mg, id, incidentText(), ScoreOptions{Lines: true})
+	require.NoError(t, err)
+	requests := map[string]func(context.Context) error{
+		"incidents": func(ctx context.Context) error {
+			_, err := mg.Incidents(ctx, Caller{}, id)
+			return err
+		},
+		"verdict": func(ctx context.Context) error {
+			_, err := mg.GiveFeedback(ctx, Caller{}, id, FeedbackRequest{1, VerdictMatters})
+			return err
+		},
+	}
+	for name, request := range requests {
+		done := make(chan error, 1)
+		withSession(t, mg, id, func(*session) {
+			go func() { done <- request(background) }()
+			soon(t, name+" waits", func() bool { return mg.engine.waiting.length() == 1 })
+			for other, request := range requests {
+				ended, end := context.WithCancel(background)
+				end() // a request that is not refused ends
+				require.ErrorIs(t, request(ended), ErrOverloaded, "%s after %s", other, name)
+			}
+		})
+		require.NoError(t, <-done)
+	}
+	require.Zero(t, mg.engine.waiting.length())
 }
 
 // A client can ask for incidents only. Then it gets the first line, the last line, and each line

@@ -67,7 +67,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	}
 	feed := func(i, from, to int) error {
 		_, err := sv.mg.Score(background, Caller{}, ids[i], strings.NewReader(text[from:to]),
-			ScoreOptions{Offset: ptr(int64(from))}, func(Chunk) error { return nil })
+			ScoreOptions{Offset: ptr(int64(from))}, noChunks)
 		return err
 	}
 	pass(func(i int) error {

@@ -128,11 +128,10 @@ func TestShadowIsFedByItsSessionAlone(t *testing.T) {
 	_, err := mg.Score(background, Caller{}, id, strings.NewReader("x"), ScoreOptions{}, noChunks)
 	require.ErrorAs(t, err, &is)
 	require.Equal(t, ShadowError{ID: id, Of: of}, *is)
-	nothing := func(Piece) error { return nil }
 	_, err = mg.Complete(background, Caller{}, id,
-		CompleteRequest{Prompt: []byte("x"), MaxTokens: 1, Commit: CommitPrompt}, nothing)
+		CompleteRequest{Prompt: []byte("x"), MaxTokens: 1, Commit: CommitPrompt}, noPieces)
 	require.ErrorAs(t, err, &is)
-	_, err = mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 3}, nothing)
+	_, err = mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 3}, noPieces)
 	require.NoError(t, err)
 	_, err = mg.Score(background, Caller{}, id, strings.NewReader("x"),
 		ScoreOptions{Learn: LearnFalse}, noChunks)
@@ -303,9 +302,7 @@ func TestDetachedShadowIsOrdinarySession(t *testing.T) {
 	require.Empty(t, get(t, sv.mg, of).Shadows)
 	_, sum := score(t, sv.mg, id, "its own")
 	require.EqualValues(t, at+7, sum.Offset)
-	want, _ := alone(t, testModel(t), CreateRequest{Seed: ptr(uint64(3))},
-		logText(200 * testChunk)[:at]+"its own")
-	require.Equal(t, want.Hash(), hash(t, sv.mg, id))
+	requireFed(t, sv.mg, id, logText(200 * testChunk)[:at]+"its own")
 	require.NoError(t, sv.mg.Delete(Caller{}, of))
 	sv.restart()
 	require.Nil(t, get(t, sv.mg, id).ShadowOf)
@@ -352,8 +349,7 @@ func TestTailIsKeptUntilShadowHasReadIt(t *testing.T) {
 		text := logText(60 * testChunk)
 		score(t, mg, of, text)
 		caughtUp(t, mg, id)
-		want, _ := alone(t, testModel(t), CreateRequest{Seed: ptr(uint64(3))}, text)
-		require.Equal(t, want.Hash(), hash(t, mg, id))
+		requireFed(t, mg, id, text)
 		score(t, mg, of, logText(4*testChunk))
 		caughtUp(t, mg, id)
 		found, err := mg.engine.store.Get(context.Background(), of)
@@ -389,8 +385,7 @@ func TestSessionRunsOnRequestedModel(t *testing.T) {
 		}
 	}
 	for id, m := range ids {
-		want, _ := alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, strings.Repeat(logText(20), 3))
-		require.Equal(t, want.Hash(), hash(t, sv.mg, id))
+		requireSame(t, sv.mg, id, m, strings.Repeat(logText(20), 3))
 		var file bytes.Buffer
 		require.NoError(t, sv.mg.Export(background, Caller{}, id, 0, &file, nil))
 		info, err := sv.mg.Import(background, Caller{}, &file, "")

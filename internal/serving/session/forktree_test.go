@@ -124,8 +124,7 @@ func TestForkTakesNoDiskForWhatItShares(t *testing.T) {
 	require.NoError(t, sv.mg.Delete(Caller{}, forks[7]))
 	checkFolder(t, sv)
 	require.Equal(t, text, logged(t, sv.mg, forks[29]))
-	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{
-		Seed: ptr(uint64(3)), Settings: Settings{"method": MethodStatic},
-	}, text)
+	want, _ := alone(t, sv.mg.engine.models[0].Model,
+		CreateRequest{Settings: Settings{"method": MethodStatic}}, text)
 	require.Equal(t, want.Hash(), hash(t, sv.mg, forks[0]))
 }

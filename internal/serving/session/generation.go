@@ -85,11 +85,11 @@ func (g *generation) turns(ctx context.Context) error {
 
 // open waits for the session's state and locks it. The caller must call unlock.
 func (g *generation) open(ctx context.Context) error {
+	if !g.blank {
+		return g.engine.openCurrent(ctx, g.s, &g.admitted, g.maxWait)
+	}
 	return g.engine.waiting.wait(g.s.Owner, &g.admitted, func() error {
-		if g.blank {
-			return g.s.openBlank(ctx, frozenMax)
-		}
-		return g.s.openCurrent(ctx, g.maxWait)
+		return g.s.openBlank(ctx, frozenMax)
 	})
 }
 

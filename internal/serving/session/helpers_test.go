@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"io"
@@ -64,12 +65,15 @@ type fatal interface {
 
 func ptr[T any](v T) *T { return &v }
 
+// seeded returns the request with a seed, so that create and alone make equal streams.
+func seeded(r CreateRequest) CreateRequest {
+	r.Seed = cmp.Or(r.Seed, ptr(uint64(3)))
+	return r
+}
+
 func create(t fatal, mg *Manager, r CreateRequest) string {
 	t.Helper()
-	if r.Seed == nil {
-		r.Seed = ptr(uint64(3))
-	}
-	info, err := mg.Create(context.Background(), Caller{}, r)
+	info, err := mg.Create(context.Background(), Caller{}, seeded(r))
 	require.NoError(t, err)
 	return info.ID
 }
@@ -136,7 +140,7 @@ func alone(t fatal, m *model.Model, r CreateRequest, text string) (s *stream.Str
 	t.Helper()
 	set, err := effective(m, r.Settings)
 	require.NoError(t, err)
-	set.Seed = seedOr(r.Seed)
+	set.Seed = *seeded(r).Seed
 	s = stream.New(m, set)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
@@ -146,6 +150,36 @@ func alone(t fatal, m *model.Model, r CreateRequest, text string) (s *stream.Str
 		}
 	})
 	return s, logProbs
+}
+
+// requireFed requires that a session of create has the state of a stream of the default model that
+// was fed only the text.
+func requireFed(t fatal, mg *Manager, id, text string, what ...any) {
+	t.Helper()
+	requireSame(t, mg, id, mg.engine.models[0].Model, text, what...)
+}
+
+// requireSame is requireFed for a session of model m.
+func requireSame(t fatal, mg *Manager, id string, m *model.Model, text string, what ...any) {
+	t.Helper()
+	want, _ := alone(t, m, CreateRequest{}, text)
+	require.Equal(t, want.Hash(), hash(t, mg, id), what...)
+}
+
+// appending is a store that calls the function before at each append. If the function returns an
+// error, the append fails with this error.
+type appending struct {
+	storage.Store
+	before func(id string, at int64) error
+}
+
+func (a *appending) Append(
+	ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record,
+) error {
+	if err := a.before(id, at); err != nil {
+		return err
+	}
+	return a.Store.Append(ctx, id, epoch, at, records...)
 }
 
 // logText returns text that is similar to a log file: 30 different lines, again and again.

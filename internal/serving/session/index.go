@@ -352,15 +352,6 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 		return err
 	}
 	next := s.head.patched(r)
-	if r.Feedback != nil {
-		err := s.warmLocked(ctx, 0, time.Now())
-		if err == nil {
-			next.Feedback, err = withFeedback(next.Feedback, *r.Feedback, s.stream.Incidents())
-		}
-		if err != nil {
-			return err
-		}
-	}
 	if err := ix.checkHead(s, &next); err != nil {
 		return err
 	}
@@ -383,11 +374,7 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	if err != nil {
 		return err
 	}
-	s.noteHeadLocked(&next)
 	ix.registry.SetTTL(s.entry, next.TTL)
-	if r.Feedback != nil { // the verdict may begin or end an alert
-		s.tellIncidentsLocked()
-	}
 	return nil
 }
 

@@ -30,11 +30,6 @@ func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	return sv, id, text
 }
 
-func stateAt(t *testing.T, sv *server, text string) string {
-	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
-	return want.Hash()
-}
-
 // The state of a fork is recovered from the nearest snapshot, with the same bits as from the start.
 // The fork may begin at a snapshot, within a record, before the first or after the last snapshot.
 // It may also be a fork of a fork.
@@ -47,9 +42,8 @@ func TestForkFarBackBeginsAtNearestKeptSnapshot(t *testing.T) {
 		require.NoError(t, err)
 		again, err := sv.mg.Fork(background, Caller{}, info.ID, ForkRequest{AtOffset: ptr(at / 2)})
 		require.NoError(t, err)
-		want := stateAt(t, sv, text[:at])
-		require.Equal(t, want, hash(t, sv.mg, info.ID), "at %d", at)
-		require.Equal(t, stateAt(t, sv, text[:at/2]), hash(t, sv.mg, again.ID), "at %d", at/2)
+		requireFed(t, sv.mg, info.ID, text[:at], "at %d", at)
+		requireFed(t, sv.mg, again.ID, text[:at/2], "at %d", at/2)
 	}
 	require.NoError(t, sv.mg.Delete(Caller{}, id))
 	checkFolder(t, sv)
@@ -83,9 +77,9 @@ func TestForkUsesSnapshotBeforeDamagedOne(t *testing.T) {
 	at := kept[3] + 1
 	info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
 	require.NoError(t, err)
-	require.Equal(t, stateAt(t, sv, text[:at]), hash(t, sv.mg, info.ID))
+	requireFed(t, sv.mg, info.ID, text[:at])
 	require.Len(t, sv.told(), 2, "the fork goes on without two")
-	require.Equal(t, stateAt(t, sv, text), hash(t, sv.mg, id))
+	requireFed(t, sv.mg, id, text)
 	require.Len(t, sv.told(), 4, "the session goes on without all four")
 	require.Equal(t, kept[:2], keptOffsets(t, sv, id)[:2])
 	require.NoError(t, sv.mg.Delete(Caller{}, info.ID))
@@ -185,7 +179,7 @@ func TestRequestWaitsForForkAsLongAsItSays(t *testing.T) {
 			require.Equal(t, at, get(t, sv.mg, info.ID).Offset)
 			require.NoError(t, request(sv.mg, info.ID, time.Minute))
 			require.Nil(t, get(t, sv.mg, info.ID).Recovery)
-			require.Equal(t, stateAt(t, sv, text), hash(t, sv.mg, id))
+			requireFed(t, sv.mg, id, text)
 			require.Empty(t, sv.told())
 		})
 	}

@@ -158,8 +158,7 @@ func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 		for _, learn := range []string{LearnTrue, LearnFalse} {
 			o := with("fail")
 			o.Learn = learn
-			_, err := mg.Score(background, Caller{}, of, strings.NewReader("a\n"), o,
-				func(Chunk) error { return nil })
+			_, err := mg.Score(background, Caller{}, of, strings.NewReader("a\n"), o, noChunks)
 			require.ErrorContains(t, err, want)
 		}
 	}

@@ -325,7 +325,7 @@ func (mg *Manager) Complete(
 	if err := cmp.Or(checkCompletion(r), checkFrom(s, r)); err != nil {
 		return Completion{}, err
 	}
-	if err := s.feedable(); err != nil && r.commits() {
+	if err := s.feedable(); err != nil && commits(r.Commit) {
 		return Completion{}, err
 	}
 	if err := mg.life.Enter(); err != nil {

@@ -223,8 +223,7 @@ func TestSecondFeederIsRefusedAtOnce(t *testing.T) {
 	body, client := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
-			func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, noChunks)
 		done <- err
 	}()
 	_, err := io.WriteString(client, "0123456789")
@@ -258,7 +257,7 @@ func TestMemoryOfAllSessionsIsBounded(t *testing.T) {
 	_, err := mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.ErrorIs(t, err, ErrFull)
 	sum, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(1000)),
-		ScoreOptions{}, func(Chunk) error { return nil })
+		ScoreOptions{}, noChunks)
 	require.ErrorIs(t, err, ErrFull)
 	require.Equal(t, int64(6*testChunk), sum.Offset)
 	_, err = mg.Complete(context.Background(), Caller{}, id,
@@ -272,14 +271,11 @@ func TestTextOfSessionHasExactLimit(t *testing.T) {
 	mg := newManager(t, Options{MaxSessionBytes: 50})
 	for _, body := range []io.Reader{strings.NewReader(logText(60)), bytewiseBody(logText(60))} {
 		id := create(t, mg, CreateRequest{})
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
-			func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, noChunks)
 		var full *LimitError
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, LimitError{Offset: 50, Max: 50}, *full)
-		want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
-			logText(50))
-		require.Equal(t, want.Hash(), hash(t, mg, id))
+		requireFed(t, mg, id, logText(50))
 	}
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(30))
@@ -332,8 +328,7 @@ func TestSessionInUseDoesNotExpire(t *testing.T) {
 	body, client := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
-			func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, noChunks)
 		done <- err
 	}()
 	_, err := io.WriteString(client, "slow")
@@ -381,9 +376,7 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	require.ErrorIs(t, <-fed, ErrDraining)
 	require.NoError(t, <-drained)
 	require.NoError(t, mg.Drain(context.Background()), "again")
-	want, _ := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
-		logged(t, mg, id))
-	require.Equal(t, want.Hash(), hash(t, mg, id), "settled")
+	requireFed(t, mg, id, logged(t, mg, id), "settled")
 	require.Equal(t, int64(2*testChunk), get(t, mg, id).Offset)
 	require.NoError(t, mg.Delete(Caller{}, other))
 }
@@ -394,8 +387,7 @@ func TestDrainDoesNotWaitForBodies(t *testing.T) {
 	body, client := io.Pipe()
 	fed := make(chan error, 1)
 	go func() {
-		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{},
-			func(Chunk) error { return nil })
+		_, err := mg.Score(context.Background(), Caller{}, id, body, ScoreOptions{}, noChunks)
 		fed <- err
 	}()
 	_, err := io.WriteString(client, "kept")

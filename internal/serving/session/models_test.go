@@ -51,14 +51,6 @@ func manyModels(t testing.TB, n int) (all []*model.Model) {
 	return all
 }
 
-// requireSame feeds the text to a new stream of the model. It requires that the session has the
-// same state.
-func requireSame(t fatal, mg *Manager, id string, m *model.Model, text string) {
-	t.Helper()
-	want, _ := alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, text)
-	require.Equal(t, want.Hash(), hash(t, mg, id))
-}
-
 func TestModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
 	other := otherModel(t)
 	var loads atomic.Int32
@@ -117,7 +109,7 @@ func TestUnloadableModelLeavesServerServing(t *testing.T) {
 	}
 	err = mg.CompleteBatch(background, Caller{}, "", BatchRequest{
 		Model: other.ID(), Prompts: [][]byte{[]byte("a")}, N: 1, MaxTokens: 1,
-	}, func(Piece) error { return nil })
+	}, noPieces)
 	require.ErrorIs(t, err, broken)
 	require.Equal(t, 3, told.loadErrors)
 	require.Zero(t, mg.engine.models[1].memory.Users())
@@ -205,7 +197,7 @@ func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 			for at := 0; at < len(text); at += 7 {
 				piece := text[at:min(at+7, len(text))]
 				_, err := sv.mg.Score(background, Caller{}, ids[i], strings.NewReader(piece),
-					ScoreOptions{}, func(Chunk) error { return nil })
+					ScoreOptions{}, noChunks)
 				if err != nil {
 					t.Errorf("session %d: %v", i, err)
 				}
@@ -267,17 +259,16 @@ func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	require.NoError(t, err)
 	requireSame(t, sv.mg, got.ID, other, text)
 	drop()
-	_, err = sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 3},
-		func(Piece) error { return nil })
+	_, err = sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 3}, noPieces)
 	require.NoError(t, err)
 	drop()
 	_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader(text),
-		ScoreOptions{Learn: LearnFalse}, func(Chunk) error { return nil })
+		ScoreOptions{Learn: LearnFalse}, noChunks)
 	require.NoError(t, err)
 	drop()
 	require.NoError(t, sv.mg.CompleteBatch(background, Caller{}, "", BatchRequest{
 		Model: other.ID(), Prompts: [][]byte{[]byte("GET")}, N: 1, MaxTokens: 3,
-	}, func(Piece) error { return nil }))
+	}, noPieces))
 	require.True(t, sv.mg.Models()[1].Loaded)
 	require.Zero(t, sv.mg.engine.models[1].memory.Users())
 }

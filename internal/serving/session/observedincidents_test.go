@@ -79,9 +79,8 @@ func TestObserverGetsWhatSessionsRemember(t *testing.T) {
 	list, err := sv.mg.Incidents(background, Caller{}, id)
 	require.NoError(t, err)
 	require.Contains(t, told.remembered, observedList{id, list.Incidents})
-	_, err = sv.mg.Patch(background, Caller{}, id, PatchRequest{
-		Feedback: &FeedbackRequest{Incident: 1, Verdict: VerdictFalseAlarm},
-	})
+	_, err = sv.mg.GiveFeedback(background, Caller{}, id,
+		FeedbackRequest{Incident: 1, Verdict: VerdictFalseAlarm})
 	require.NoError(t, err)
 	last := told.remembered[len(told.remembered)-1].all
 	require.Equal(t, VerdictFalseAlarm, last[len(last)-1].Verdict, "and with a verdict")

@@ -142,7 +142,7 @@ func TestFullQueueRefusesRequestsNotYetBegun(t *testing.T) {
 	for i := 1; i <= 2; i++ {
 		go func() {
 			_, err := mg.Score(context.Background(), Caller{}, ids[i], strings.NewReader("waits"),
-				ScoreOptions{}, func(Chunk) error { return nil })
+				ScoreOptions{}, noChunks)
 			done <- err
 		}()
 		soon(t, "it waits", func() bool { return mg.engine.waiting.length() == i })

@@ -87,7 +87,6 @@ func (s *session) restoredLocked(ctx context.Context, r *restoration) error {
 		if err := s.setHeadLocked(ctx, h); err != nil {
 			return err
 		}
-		s.noteHeadLocked(h)
 	}
 	s.stream, s.rms = r.stream, r.stream.FastRMS()
 	s.noteRecovery(Recovery{})

@@ -68,9 +68,8 @@ type PatchRequest struct {
 	// Unlabel removes all labels before Labels sets new ones.
 	Unlabel bool
 	// Labels maps labels to their new values; nil removes the label.
-	Labels   map[string]*string
-	TTL      *time.Duration // as in a CreateRequest
-	Feedback *FeedbackRequest
+	Labels map[string]*string
+	TTL    *time.Duration // as in a CreateRequest
 	// Detach makes a shadow an independent session, which keeps its state.
 	Detach bool
 }

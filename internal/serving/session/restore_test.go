@@ -144,8 +144,7 @@ func TestForkFarBackIsMadeAtOnce(t *testing.T) {
 		fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
 		require.NoError(t, err)
 		require.Equal(t, at, fork.Offset)
-		want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
-			text[:border])
+		want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{}, text[:border])
 		require.Equal(t, []any{border, border, border, want.Tally.Bits},
 			[]any{fork.Bytes, fork.Chars, fork.Tokens, fork.Bits}, "of the same text")
 		// A fork of an unused fork also has an uncounted last record.
@@ -164,8 +163,7 @@ func TestForkFarBackIsMadeAtOnce(t *testing.T) {
 		info, err := sv.mg.Import(background, Caller{}, bytes.NewReader(export(t, sv.mg, again.ID)),
 			"")
 		require.NoError(t, err)
-		want, _ = alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
-			text[:at])
+		want, _ = alone(t, sv.mg.engine.models[0].Model, CreateRequest{}, text[:at])
 		require.Equal(t, want.Tally.Bits, info.Bits)
 		require.Equal(t, at, info.Bytes, "the totals are those of all its text")
 		require.Equal(t, want.Tally.Bits, get(t, sv.mg, again.ID).Bits, "it was used")

@@ -271,13 +271,13 @@ func TestWrongOffsetChangesNothingAndReadsNothing(t *testing.T) {
 		require.Equal(t, before, hash(t, mg, id))
 	})
 	_, err := mg.Score(context.Background(), Caller{}, id, strings.NewReader("more"),
-		ScoreOptions{Offset: ptr(int64(21))}, func(Chunk) error { return nil })
+		ScoreOptions{Offset: ptr(int64(21))}, noChunks)
 	require.NoError(t, err)
 	require.Equal(t, int64(25), get(t, mg, id).Offset)
 }
 
 func TestLeavingClientLeavesSessionSettled(t *testing.T) {
-	m, text := testModel(t), logText(5*testChunk)
+	text := logText(5 * testChunk)
 	mg := newManager(t, Options{})
 	gone := errors.New("broken pipe")
 	for name, fail := range map[string]func(cancel func()) error{
@@ -307,12 +307,9 @@ func TestLeavingClientLeavesSessionSettled(t *testing.T) {
 			_, err := call()
 			require.Error(t, err)
 			require.Equal(t, 3, events)
-			want, _ := alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, text[:3*testChunk])
-			require.Equal(t, want.Hash(), hash(t, mg, id),
-				"accepted and settled, and nothing after")
+			requireFed(t, mg, id, text[:3*testChunk], "accepted and settled, and nothing after")
 			score(t, mg, id, text[3*testChunk:])
-			want, _ = alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, text)
-			require.Equal(t, want.Hash(), hash(t, mg, id))
+			requireFed(t, mg, id, text)
 		})
 	}
 }
@@ -339,14 +336,13 @@ func TestBrokenBodyLeavesWhatArrived(t *testing.T) {
 		id := create(t, mg, CreateRequest{})
 		text := logText(testChunk + 7)
 		sum, err := mg.Score(context.Background(), Caller{}, id, &cutOff{text, io.ErrUnexpectedEOF,
-			with}, ScoreOptions{}, func(Chunk) error { return nil })
+			with}, ScoreOptions{}, noChunks)
 		var broken *BodyError
 		require.ErrorAs(t, err, &broken)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		require.Equal(t, int64(len(text)), broken.Offset)
 		require.Equal(t, int64(len(text)), sum.Offset)
-		want, _ := alone(t, testModel(t), CreateRequest{Seed: ptr(uint64(3))}, text)
-		require.Equal(t, want.Hash(), hash(t, mg, id))
+		requireFed(t, mg, id, text)
 	}
 	id := create(t, mg, CreateRequest{})
 	_, err := mg.Score(context.Background(), Caller{}, id, &cutOff{err: nil}, ScoreOptions{}, nil)

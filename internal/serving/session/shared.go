@@ -306,7 +306,7 @@ func (c *sharedCatalog) handOver(ctx context.Context) {
 }
 
 func (c *sharedCatalog) release(ctx context.Context, s *session, wait bool) {
-	if !s.isClaimed() || !s.tryLock() && (!wait || s.lock(ctx) != nil) {
+	if ctx.Err() != nil || !s.isClaimed() || !s.tryLock() && (!wait || s.lock(ctx) != nil) {
 		return
 	}
 	defer s.unlock()
@@ -314,10 +314,10 @@ func (c *sharedCatalog) release(ctx context.Context, s *session, wait bool) {
 	s.saveLocked(keeping)
 	cancel()
 	idle := c.clock.now().Sub(c.registry.LastUsed(s.entry))
-	err := c.shared.Release(context.WithoutCancel(ctx), s.ID, s.epoch(), idle)
+	err := c.shared.Release(ctx, s.ID, s.epoch(), idle)
 	s.loseClaimLocked()
 	s.watchers.cut(ErrDraining)
-	if err != nil && !s.isGone(err) {
+	if err != nil && ctx.Err() == nil && !s.isGone(err) {
 		c.logError(fmt.Errorf("session: handing over session %s: %w", s.ID, err))
 	}
 }

@@ -14,15 +14,19 @@ import (
 // sharedFolder is a data folder in the role of a shared store, for tests with only one server.
 type sharedFolder struct {
 	storage.Store
-	made   func(id string) // called after the creation of a session
-	expire func()          // called by Expire
+	made    func(id string)             // called after the creation of a session
+	expire  func()                      // called by Expire
+	release func(context.Context) error // called by Release
 }
 
 func newSharedFolder(t *testing.T) *sharedFolder {
 	store, err := datafolder.Open(t.TempDir(), datafolder.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return &sharedFolder{Store: store, made: func(string) {}, expire: func() {}}
+	return &sharedFolder{
+		Store: store, made: func(string) {}, expire: func() {},
+		release: func(context.Context) error { return nil },
+	}
 }
 
 func (f *sharedFolder) Locate(
@@ -57,7 +61,9 @@ func (f *sharedFolder) Create(
 	return epoch, err
 }
 
-func (f *sharedFolder) Release(context.Context, string, uint64, time.Duration) error { return nil }
+func (f *sharedFolder) Release(ctx context.Context, _ string, _ uint64, _ time.Duration) error {
+	return f.release(ctx)
+}
 
 func (f *sharedFolder) Expire(context.Context, int) (int, error) {
 	f.expire()
@@ -115,6 +121,36 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 		t.Error("Drain waits for the store")
 	}
 	close(answer)
+}
+
+// The store hangs while the server hands over its sessions. The deadline applies to all of them.
+func TestHandOverEndsWhileStoreHangs(t *testing.T) {
+	store := newSharedFolder(t)
+	store.release = func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	var reported []error
+	mg := newManager(t, Options{
+		Store: store, Lease: ownLease{}, Threads: 1,
+		Report: func(err error) { reported = append(reported, err) },
+	})
+	for range 2 * handOverMax {
+		score(t, mg, create(t, mg, CreateRequest{}), "text")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		mg.HandOver(ctx)
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("HandOver waits for the store")
+	}
+	require.Empty(t, reported, "the sessions become free when the server leaves")
 }
 
 // Slow snapshots of other sessions take all slots. A session is then handed over without a

@@ -150,11 +150,9 @@ func (s *session) settleLocked(
 	}
 	s.rms = s.stream.FastRMS()
 	took = time.Since(begun)
-	s.computedLocked(took)
+	s.replayCost += took
 	return settled, norms, took
 }
-
-func (s *session) computedLocked(took time.Duration) { s.replayCost += took }
 
 // markUnusableLocked ends the use of a session whose state gives numbers that are not finite. A
 // recovery would give the same numbers. The session stays in the store, and can be deleted. The

@@ -80,8 +80,7 @@ func (e *engine) suggest(
 	ctx context.Context, s *session, r SuggestRequest,
 ) (found Suggested, err error) {
 	admitted := false
-	open := func() error { return s.openCurrent(ctx, e.maxWaitOf(r.Wait)) }
-	if err := e.waiting.wait(s.Owner, &admitted, open); err != nil {
+	if err := e.openCurrent(ctx, s, &admitted, e.maxWaitOf(r.Wait)); err != nil {
 		return found, err
 	}
 	defer s.unlock()

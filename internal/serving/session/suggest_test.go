@@ -183,7 +183,7 @@ func TestSuffixRanksSuggestions(t *testing.T) {
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
 	mg := newManager(t, Options{})
-	base, _ := alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, logText(400))
+	base, _ := alone(t, m, CreateRequest{}, logText(400))
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(400))
 	r := SuggestRequest{N: fillCandidates, Unit: string(suggest.Free), Typed: []byte("GET ")}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -59,7 +58,7 @@ func BenchmarkKeys(b *testing.B) {
 						press("")
 						walls = walls[:0]
 					}
-					spent := cpu(b)
+					spent := processorNS(b)
 					for i := 0; b.Loop(); i++ {
 						owner := ""
 						if !known {
@@ -67,17 +66,12 @@ func BenchmarkKeys(b *testing.B) {
 						}
 						press(owner)
 					}
-					b.ReportMetric(float64(cpu(b)-spent)/1e6/float64(len(walls)), "cpu-ms/key")
+					b.ReportMetric(float64(processorNS(b)-spent)/1e6/float64(len(walls)),
+						"cpu-ms/key")
 					slices.Sort(walls)
 					b.ReportMetric(float64(walls[len(walls)/2])/1e6, "p50-ms")
 				})
 			}
 		}
 	}
-}
-
-func cpu(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

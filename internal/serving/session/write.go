@@ -72,10 +72,15 @@ func (s *session) appendLocked(
 	})
 }
 
+// setHeadLocked replaces the session's head, first in the store and then in memory.
 func (s *session) setHeadLocked(ctx context.Context, h *head) error {
-	return s.writeLocked("writing the head of", func(epoch uint64) error {
+	err := s.writeLocked("writing the head of", func(epoch uint64) error {
 		return s.host.store.SetHead(ctx, s.ID, epoch, h.encode())
 	})
+	if err == nil {
+		s.noteHeadLocked(h)
+	}
+	return err
 }
 
 // delete deletes a session for a caller, without waiting for requests that use the session. If

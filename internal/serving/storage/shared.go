@@ -25,7 +25,8 @@ type Shared interface {
 	Within(most int) Store
 	// Release ends this server's claim on a session, so that other servers may claim it. Parameter
 	// unused is the time since the session's last use, which counts for the session's expiry. If
-	// the session has another epoch, Release does nothing.
+	// the session has another epoch, Release does nothing. The context also ends a Release that has
+	// begun, because a session that was not released becomes free when the server's lease lapses.
 	Release(ctx context.Context, id string, epoch uint64, unused time.Duration) error
 	// Expire deletes up to limit sessions that have expired or were never completed. It keeps the
 	// sessions of a server whose lease has not lapsed. It returns the number of deleted sessions.

@@ -73,7 +73,8 @@ type Store interface {
 	// Snapshots returns the snapshots, the oldest first.
 	Snapshots(ctx context.Context, id string) ([]Snapshot, error)
 	// ReadSnapshot verifies the checksum of a snapshot, and then calls read with its bytes. If the
-	// snapshot is damaged, the error is a CorruptError.
+	// snapshot is damaged, the error is a CorruptError. If it is replaced meanwhile, ReadSnapshot
+	// reads the old or the new snapshot, or returns ErrUnavailable.
 	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
 	// DropSnapshot removes a snapshot that is damaged, or that newer snapshots replace.
 	DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error

@@ -326,6 +326,63 @@ func TestReadMixesNoSessionsOfOneID(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// opening is a file system that calls functions before and after it opens a file.
+type opening struct {
+	unsynced
+	before, after func(path string)
+}
+
+func (o opening) OpenFile(name string, flag int, perm fs.FileMode) (file, error) {
+	o.before(name)
+	defer o.after(name)
+	return o.unsynced.OpenFile(name, flag, perm)
+}
+
+// A reader has found a snapshot. The snapshot is replaced while the reader opens its file, or
+// before the reader reads the file.
+func TestReadGetsSnapshotThatReplacesAnother(t *testing.T) {
+	for _, dropped := range []string{"before", "after"} {
+		var s *Folder
+		var epoch uint64
+		var reading bool
+		write := func(state string) {
+			require.NoError(t, s.WriteSnapshot(background, "a", epoch, 0, func(w io.Writer) error {
+				_, err := io.WriteString(w, state)
+				return err
+			}))
+		}
+		during := func(when string) func(path string) {
+			return func(path string) {
+				if !reading || filepath.Base(path) != hexName(statePrefix, 0) {
+					return
+				}
+				if when == dropped {
+					require.NoError(t, s.DropSnapshot(background, "a", epoch, 0), when)
+				}
+				if when == "after" {
+					reading = false
+					write("new")
+				}
+			}
+		}
+		dir := filepath.Join(t.TempDir(), "data")
+		var err error
+		s, err = open(dir, Options{}, opening{before: during("before"), after: during("after")})
+		require.NoError(t, err)
+		epoch, err = s.Create(background, "a", nil, 0)
+		require.NoError(t, err)
+		write("old")
+		reading = true
+		var got []byte
+		require.NoError(t, s.ReadSnapshot(background, "a", 0, func(r io.Reader) (err error) {
+			got, err = io.ReadAll(r)
+			return err
+		}), dropped)
+		require.Equal(t, "new", string(got))
+		require.NoError(t, s.Close())
+	}
+}
+
 // waits requires that Close, which begins during a call, returns only after the call. during must
 // be called once during the call.
 func waits(t *testing.T, s *Folder) (during func(), closed chan error) {

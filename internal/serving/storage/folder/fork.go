@@ -76,8 +76,7 @@ func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 		s.segments = append(s.segments, *seg)
 		s.end = origin.endOf(n)
 	}
-	for n := range origin.states {
-		kept := &origin.states[n]
+	for _, kept := range origin.states {
 		if kept.Offset < c.Start || kept.Offset > c.End {
 			continue
 		}
@@ -87,7 +86,7 @@ func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 		}
 		f.usage.share(origin, shared)
 		kept.shared = shared
-		s.states = append(s.states, *kept)
+		s.states = append(s.states, new(*kept))
 	}
 	s.claimed = s.end
 	if c.End == origin.end && len(s.segments) > 0 && origin.last != nil {

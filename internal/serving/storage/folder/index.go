@@ -158,7 +158,7 @@ func (f *Folder) fromIndex(x indexed) *session {
 	}
 	for _, file := range x.States {
 		kept := storage.Snapshot{Offset: file.Offset, Bytes: file.Bytes}
-		s.states = append(s.states, state{kept, shared(statePrefix, file)})
+		s.states = append(s.states, &state{kept, shared(statePrefix, file)})
 	}
 	if !ok {
 		return nil

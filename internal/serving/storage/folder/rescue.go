@@ -150,10 +150,9 @@ func (f *Folder) salvage(
 // r.Lost. It returns only other errors.
 func (f *Folder) goodStates(
 	ctx context.Context, s *session, r *Rescued,
-) (good []state, err error) {
+) (good []*state, err error) {
 	for _, k := range s.states {
-		err := f.readState(ctx, f.file(s, statePrefix, k.Offset), s.id, k.Offset,
-			func(io.Reader) error { return nil })
+		err := f.readState(ctx, s.id, k.Offset, func(io.Reader) error { return nil })
 		var damage *storage.CorruptError
 		switch {
 		case err == nil:
@@ -170,7 +169,7 @@ func (f *Folder) goodStates(
 // choose returns the piece of the log to keep. start is the offset at which the log begins. The
 // result is the piece that contains the newest valid snapshot. If no piece contains a snapshot, the
 // result is the first piece. But if the beginning of the log is lost, it is the last piece.
-func choose(pieces []piece, good []state, start int64) piece {
+func choose(pieces []piece, good []*state, start int64) piece {
 	if len(pieces) == 0 {
 		return piece{from: start, to: start}
 	}

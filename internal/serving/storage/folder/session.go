@@ -34,7 +34,7 @@ type session struct {
 	last       *storage.Record // the last record, without its text
 	lastAt     int64
 	segments   []segment // in order of offset; new frames go into the last segment
-	states     []state
+	states     []*state
 	leftovers  []string // names of files that the method mend removes
 	// suspect says that a failed write may have left bytes after the end of the log, in the file of
 	// the last segment. The method mend removes these bytes.
@@ -180,7 +180,7 @@ func (f *Folder) load(id string) (*session, error) {
 			1))
 	})
 	slices.SortFunc(s.states,
-		func(a, b state) int { return int(min(max(a.Offset-b.Offset, -1), 1)) })
+		func(a, b *state) int { return int(min(max(a.Offset-b.Offset, -1), 1)) })
 	if err != nil {
 		s.damage = f.unread(s, "", err)
 	} else {
@@ -203,7 +203,7 @@ func (s *session) takeName(path string, info fs.FileInfo) {
 	}
 	if n, ok := parseName(name, statePrefix); ok && int64(n) >= 0 {
 		kept := storage.Snapshot{Offset: int64(n), Bytes: info.Size()}
-		s.states = append(s.states, state{kept, linksOf(path, info)})
+		s.states = append(s.states, &state{kept, linksOf(path, info)})
 		return
 	}
 	if epoch, end, ok := parseClaim(name); ok {
@@ -353,6 +353,11 @@ func (f *Folder) lastFrame(s *session, seg *segment) (end int64, found bool, err
 			err)
 	}
 	return end, true, nil
+}
+
+// stateAt returns the index of the snapshot at an offset, or -1 if there is none.
+func (s *session) stateAt(at int64) int {
+	return slices.IndexFunc(s.states, func(kept *state) bool { return kept.Offset == at })
 }
 
 func (s *session) describe() storage.Session {

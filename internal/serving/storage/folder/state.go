@@ -52,7 +52,7 @@ func (f *Folder) WriteSnapshot(
 			for n > 0 && s.states[n-1].Offset > at {
 				n--
 			}
-			s.states = slices.Insert(s.states, n, state{Snapshot: kept})
+			s.states = slices.Insert(s.states, n, &state{Snapshot: kept})
 			return nil
 		})
 	}
@@ -66,7 +66,7 @@ func (f *Folder) WriteSnapshot(
 }
 
 func (s *session) admit(at int64) error {
-	if slices.ContainsFunc(s.states, func(kept state) bool { return kept.Offset == at }) {
+	if s.stateAt(at) >= 0 {
 		return storage.SnapshotExists(s.id, at)
 	}
 	return storage.CheckSnapshot(s.id, at, s.start, s.end, len(s.states))
@@ -116,8 +116,7 @@ func (c *counter) Write(p []byte) (int, error) {
 // Snapshots implements storage.Store.
 func (f *Folder) Snapshots(ctx context.Context, id string) (found []storage.Snapshot, err error) {
 	err = f.with(ctx, id, func(s *session) error {
-		for n := range s.states {
-			kept := &s.states[n]
+		for _, kept := range s.states {
 			if kept.SHA256 == [32]byte{} {
 				f.readSum(s, kept)
 			}
@@ -141,39 +140,59 @@ func (f *Folder) readSum(s *session, kept *state) {
 	}
 }
 
-// ReadSnapshot implements storage.Store.
+// ReadSnapshot implements storage.Store. A snapshot that is dropped during the read is overwritten,
+// and then looks damaged. So after an error ReadSnapshot checks that the session still has this
+// snapshot.
 func (f *Folder) ReadSnapshot(
 	ctx context.Context, id string, at int64, read func(io.Reader) error,
 ) error {
-	var path string
-	find := func(s *session) error {
-		path = f.file(s, statePrefix, at)
-		if !slices.ContainsFunc(s.states, func(kept state) bool { return kept.Offset == at }) {
+	for {
+		kept, err := f.findState(ctx, id, at)
+		if err != nil {
+			return err
+		}
+		verified := false
+		err = f.readState(ctx, id, at, func(r io.Reader) error {
+			verified = true
+			return read(r)
+		})
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, storage.ErrCorrupt) {
+			if err := f.inPlace(); err != nil {
+				return err
+			}
+		}
+		switch now, gone := f.findState(ctx, id, at); {
+		case gone != nil:
+			return gone
+		case now == kept:
+			return err
+		case verified:
+			return fmt.Errorf("storage: session %s: %w: another snapshot replaced the snapshot at "+
+				"offset %d during a read; retry: %w", id, storage.ErrUnavailable, at, err)
+		}
+	}
+}
+
+func (f *Folder) findState(ctx context.Context, id string, at int64) (kept *state, err error) {
+	err = f.with(ctx, id, func(s *session) error {
+		n := s.stateAt(at)
+		if n < 0 {
 			return storage.SnapshotNotFound(id, at)
 		}
+		kept = s.states[n]
 		return nil
-	}
-	if err := f.with(ctx, id, find); err != nil {
-		return err
-	}
-	err := f.readState(ctx, path, id, at, read)
-	if errors.Is(err, storage.ErrCorrupt) {
-		if err := f.inPlace(); err != nil {
-			return err
-		}
-		// Check that the snapshot still exists. A snapshot that is dropped during the read is
-		// overwritten, and then looks damaged.
-		if err := f.with(ctx, id, find); err != nil {
-			return err
-		}
-	}
-	return err
+	})
+	return kept, err
 }
 
 // readState verifies a snapshot's file, and then calls the function `read` with the file's content.
 func (f *Folder) readState(
-	ctx context.Context, path, id string, at int64, read func(io.Reader) error,
+	ctx context.Context, id string, at int64, read func(io.Reader) error,
 ) error {
+	path := filepath.Join(f.sessionPath(id), hexName(statePrefix, uint64(at)))
 	damaged := func(format string, args ...any) error {
 		name := sessionsName + "/" + id + "/" + filepath.Base(path)
 		return &storage.CorruptError{File: name, Byte: -1, Session: id, Offset: at,
@@ -224,7 +243,7 @@ func (r *contextReader) Read(p []byte) (int, error) {
 // DropSnapshot implements storage.Store.
 func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error {
 	return f.change(ctx, id, epoch, func(s *session) error {
-		n := slices.IndexFunc(s.states, func(kept state) bool { return kept.Offset == at })
+		n := s.stateAt(at)
 		if n < 0 {
 			return storage.SnapshotNotFound(id, at)
 		}

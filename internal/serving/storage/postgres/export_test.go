@@ -9,7 +9,10 @@ import (
 	"time"
 )
 
-const AloneLock = aloneLock
+const (
+	AloneLock  = aloneLock
+	SweepBatch = sweepBatch
+)
 
 func (s *Store) Sweep(ctx context.Context, age time.Duration) error { return s.sweep(ctx, age) }
 
@@ -59,6 +62,28 @@ func (f folder) names(context.Context) (names []string, err error) {
 		return err
 	})
 	return names, err
+}
+
+// BeforeRead calls a function once, before the store reads the next object.
+func (s *Store) BeforeRead(do func()) {
+	b := &beforeRead{bucket: s.objects.bucket}
+	b.do = func() {
+		s.objects.bucket = b.bucket
+		do()
+	}
+	s.objects.bucket = b
+}
+
+type beforeRead struct {
+	bucket
+	do func()
+}
+
+func (b *beforeRead) read(ctx context.Context, name string) (io.ReadCloser, error) {
+	if name != markerName {
+		b.do()
+	}
+	return b.bucket.read(ctx, name)
 }
 
 // Overwrite replaces the content of an object, or removes the object if content is nil.

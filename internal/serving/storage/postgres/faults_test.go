@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -213,6 +215,39 @@ func TestSweepRemovesWhatIsNoSnapshot(t *testing.T) {
 	require.Empty(t, names, "nothing is left of a session that was deleted")
 }
 
+// The oldest object cannot be removed, and more objects than one batch of a sweep are behind it.
+func TestSweepPassesObjectThatStays(t *testing.T) {
+	p := newPlace(t, pgtest.Shared(t), folder(t))
+	s := p.started(t, p.options())
+	require.NoError(t, s.LeaveHalf(t.Context()))
+	first, err := s.ObjectNames(t.Context())
+	require.NoError(t, err)
+	require.Len(t, first, 1)
+	for range postgres.SweepBatch {
+		require.NoError(t, s.LeaveHalf(t.Context()))
+	}
+	// os.Remove cannot remove a folder with a file.
+	stays := filepath.Join(strings.TrimPrefix(p.objects, "file://"), first[0])
+	require.NoError(t, os.Remove(stays))
+	require.NoError(t, os.Mkdir(stays, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(stays, "file"), nil, 0o600))
+
+	left := func() int {
+		t.Helper()
+		n, err := s.Objects(t.Context())
+		require.NoError(t, err)
+		return n
+	}
+	require.ErrorContains(t, s.Sweep(t.Context(), 0), first[0])
+	require.Equal(t, 1, left())
+	names, err := s.ObjectNames(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{first[0] + "/file"}, names)
+	require.NoError(t, os.Remove(filepath.Join(stays, "file")))
+	require.NoError(t, s.Sweep(t.Context(), 0), "the next sweep removes it")
+	require.Zero(t, left())
+}
+
 func TestSnapshotOvertakenBySweepIsRefused(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	s := p.started(t, p.options())
@@ -256,6 +291,46 @@ func TestDamagedObjectIsReportedBeforeReading(t *testing.T) {
 		require.ErrorAs(t, err, &where)
 		require.Equal(t, "a", where.Session)
 		require.ErrorContains(t, err, names[0])
+	}
+}
+
+func TestReadGetsSnapshotThatReplacesAnother(t *testing.T) {
+	p := newPlace(t, pgtest.Shared(t), folder(t))
+	s := p.started(t, p.options())
+	epoch, err := s.Create(t.Context(), "a", nil, 0)
+	require.NoError(t, err)
+	require.NoError(t, writeState(t.Context(), s, "a", epoch, 0))
+	s.BeforeRead(func() {
+		require.NoError(t, s.DropSnapshot(t.Context(), "a", epoch, 0))
+		require.NoError(t, writeState(t.Context(), s, "a", epoch, 0))
+	})
+	state, err := readState(t.Context(), s, "a", 0)
+	require.NoError(t, err)
+	require.Equal(t, "state of a", state)
+}
+
+// A server hands over its sessions when it shuts down. For each session it takes a snapshot and
+// releases the session.
+func TestHungDatabaseDelaysNoHandOver(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *postgres.Store, uint64) error{
+		"snapshot": func(ctx context.Context, s *postgres.Store, epoch uint64) error {
+			return s.WriteSnapshot(ctx, "a", epoch, 0, func(io.Writer) error { return nil })
+		},
+		"release": func(ctx context.Context, s *postgres.Store, epoch uint64) error {
+			return s.Release(ctx, "a", epoch, 0)
+		},
+	} {
+		p := newPlace(t, pgtest.Shared(t), folder(t))
+		s := p.started(t, p.options())
+		epoch, err := s.Create(t.Context(), "a", nil, 0)
+		require.NoError(t, err)
+		p.proxy.Hold()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		begun := time.Now()
+		require.Error(t, call(ctx, s, epoch), name)
+		require.Less(t, time.Since(begun), 10*time.Second, name)
+		cancel()
+		p.proxy.Release()
 	}
 }
 

@@ -274,7 +274,8 @@ func (s *Store) erase(
 	if err != nil {
 		return err
 	}
-	return s.remove(context.WithoutCancel(ctx), left)
+	_, err = s.remove(context.WithoutCancel(ctx), left)
+	return err
 }
 
 // Fork implements storage.Store. The database copies the records. The objects of the snapshots are

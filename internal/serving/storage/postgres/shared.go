@@ -119,13 +119,18 @@ func (s *Store) mayClaim(ctx context.Context, tx pgx.Tx, id string) (before stri
 func (s *Store) Release(
 	ctx context.Context, id string, epoch uint64, unusedFor time.Duration,
 ) error {
-	return s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
-		_, err := q.Exec(ctx, `
-			update sessions set node = null,
-				used = greatest(used, clock_timestamp() - $3::bigint * interval '1 microsecond')
-			where id = $1 and epoch = $2`, id, epoch, max(0, unusedFor.Microseconds()))
+	conn, err := s.writing(ctx)
+	if err != nil {
 		return err
-	})
+	}
+	defer s.release(conn)
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
+	defer cancel()
+	_, err = conn.Exec(ctx, `
+		update sessions set node = null,
+			used = greatest(used, clock_timestamp() - $3::bigint * interval '1 microsecond')
+		where id = $1 and epoch = $2`, id, epoch, max(0, unusedFor.Microseconds()))
+	return outcome(conn, err)
 }
 
 // Expire implements storage.Shared.

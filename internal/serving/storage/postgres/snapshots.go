@@ -57,7 +57,7 @@ func (s *Store) WriteSnapshot(
 	err = s.putSnapshot(ctx, id, epoch, at, name, write)
 	if err != nil && !errors.Is(err, storage.ErrUnknown) {
 		// After an error of remove, a sweep removes the object.
-		_ = s.remove(context.WithoutCancel(ctx), []string{name})
+		_, _ = s.remove(context.WithoutCancel(ctx), []string{name})
 	}
 	return err
 }
@@ -181,14 +181,18 @@ func (s *Store) ReadSnapshot(
 		return err
 	}
 	in, bytes, sum, err := s.get(ctx, name)
-	if errors.Is(err, storage.ErrNotFound) {
-		// If the snapshot was dropped meanwhile, the missing object is no damage. Then findSnapshot
-		// returns an error.
-		if _, _, err := s.findSnapshot(ctx, id, at); err != nil {
+	for errors.Is(err, storage.ErrNotFound) {
+		// If the snapshot was dropped or replaced meanwhile, the missing object is no damage. Then
+		// findSnapshot returns an error or another object.
+		missing := name
+		if name, want, err = s.findSnapshot(ctx, id, at); err != nil {
 			return err
 		}
-		return corrupt("snapshots", id, at, fmt.Errorf("object %s is missing, expected %d bytes",
-			name, want.Bytes))
+		if name == missing {
+			return corrupt("snapshots", id, at, fmt.Errorf("object %s is missing, expected %d "+
+				"bytes", name, want.Bytes))
+		}
+		in, bytes, sum, err = s.get(ctx, name)
 	}
 	if err != nil {
 		return err
@@ -263,7 +267,7 @@ func (s *Store) DropSnapshot(ctx context.Context, id string, epoch uint64, at in
 		return err
 	}
 	// after an error, a sweep removes the objects
-	_ = s.remove(context.WithoutCancel(ctx), left)
+	_, _ = s.remove(context.WithoutCancel(ctx), left)
 	return nil
 }
 
@@ -287,35 +291,45 @@ func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []strin
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// remove removes objects that belong to no snapshot, and then their rows. It first checks the
-// marker of the object store. In a wrong object store the objects are missing, and remove would
-// treat them as removed.
-func (s *Store) remove(ctx context.Context, names []string) error {
+// remove removes objects that belong to no snapshot, and then their rows. It returns the number of
+// removed objects. It first checks the marker of the object store. In a wrong object store the
+// objects are missing, and remove would treat them as removed. If it cannot remove some objects, it
+// still removes the others.
+func (s *Store) remove(ctx context.Context, names []string) (removed int, err error) {
 	if len(names) == 0 {
-		return nil
+		return 0, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
 	if err := s.present(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	g, each := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	g.SetLimit(removers)
-	for _, name := range names {
-		g.Go(func() error { return s.objects.remove(each, name) })
+	failed := make([]error, len(names))
+	for n, name := range names {
+		g.Go(func() error {
+			failed[n] = s.objects.remove(ctx, name)
+			return nil
+		})
 	}
-	err := g.Wait()
-	if err == nil {
-		err = s.present(ctx)
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return unavailable(err)
+	_ = g.Wait()
+	var gone []string
+	for n, name := range names {
+		if failed[n] == nil {
+			gone = append(gone, name)
 		}
-		return err
 	}
-	return s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
-		_, err := q.Exec(ctx, `delete from objects where object = any($1) and refs <= 0`, names)
+	err = errors.Join(failed...)
+	if ctx.Err() != nil {
+		return 0, unavailable(errors.Join(ctx.Err(), err))
+	}
+	if away := s.present(ctx); away != nil {
+		return 0, away
+	}
+	forgotten := s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
+		_, err := q.Exec(ctx, `delete from objects where object = any($1) and refs <= 0`, gone)
 		return err
 	})
+	return len(gone), errors.Join(err, forgotten)
 }

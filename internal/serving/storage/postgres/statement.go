@@ -124,11 +124,11 @@ func (s *Store) transact(
 		return err
 	}
 	defer s.release(conn)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
-	defer cancel()
-	soon, stop := context.WithTimeout(ctx, statementTime)
+	soon, stop := context.WithTimeout(ctx, statementTime) // nothing is written before the beginning
 	defer stop()
 	tx, err := conn.Begin(soon)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
+	defer cancel()
 	if err == nil {
 		if err = do(ctx, tx); err != nil {
 			_ = tx.Rollback(ctx) // an error of Rollback closes the connection

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,21 +32,27 @@ func (s *Store) sweepAgainAndAgain(ctx context.Context) {
 	}
 }
 
-func (s *Store) sweep(ctx context.Context, age time.Duration) error {
+// sweep removes the objects that have belonged to no snapshot for the duration age. It continues
+// after an object that it cannot remove, and stops only if it cannot remove any object of a batch.
+// The error names the objects that stay. The next sweep tries them again, after the other objects.
+func (s *Store) sweep(ctx context.Context, age time.Duration) (failed error) {
 	for {
+		removed := 0
 		names, err := s.condemn(ctx, age)
-		if err != nil {
-			return err
+		if err == nil {
+			removed, err = s.remove(ctx, names)
 		}
-		if err := s.remove(ctx, names); err != nil || len(names) < sweepBatch {
-			return err
+		failed = errors.Join(failed, err)
+		if removed == 0 || len(names) < sweepBatch {
+			return failed
 		}
 	}
 }
 
 // condemn marks up to sweepBatch objects that have belonged to no snapshot for the duration age,
-// and returns their names. A marked object cannot become a snapshot any more, even if a slow writer
-// still finishes it. While another store marks objects, condemn returns no names.
+// and returns their names. Objects that were marked before, because they could not be removed, come
+// last. A marked object cannot become a snapshot any more, even if a slow writer still finishes it.
+// While another store marks objects, condemn returns no names.
 func (s *Store) condemn(ctx context.Context, age time.Duration) (names []string, err error) {
 	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var first bool
@@ -58,7 +65,7 @@ func (s *Store) condemn(ctx context.Context, age time.Duration) (names []string,
 			with old as (
 				select object from objects
 				where refs <= 0 and since <= now() - $1::bigint * interval '1 microsecond'
-				order by since limit $2 for update skip locked
+				order by refs desc, since limit $2 for update skip locked
 			)
 			update objects o set refs = -1 from old where o.object = old.object returning o.object`,
 			age.Microseconds(), sweepBatch)

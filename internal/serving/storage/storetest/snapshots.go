@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -78,6 +80,28 @@ func snapshotsKept(t *testing.T, b Backend) {
 	require.Equal(t, "anew", snapshot(t, s, "a", 20))
 	require.Equal(t, "between", snapshot(t, s, "a", 17))
 	require.Equal(t, "other", snapshot(t, s, "a-", 0))
+}
+
+func snapshotReplaced(t *testing.T, b Backend) {
+	s := started(t, b)
+	epoch := create(t, s, "a")
+	old := make([]byte, 4<<20) // more than buffers hold
+	rand.NewChaCha8([32]byte{}).Read(old)
+	require.NoError(t, s.WriteSnapshot(background, "a", epoch, 0, writer(string(old))))
+	var got []byte
+	err := s.ReadSnapshot(background, "a", 0, func(r io.Reader) (err error) {
+		require.NoError(t, s.DropSnapshot(background, "a", epoch, 0))
+		require.NoError(t, s.WriteSnapshot(background, "a", epoch, 0, writer("new")))
+		got, err = io.ReadAll(r)
+		return err
+	})
+	if err == nil {
+		require.True(t, bytes.Equal(old, got))
+	} else {
+		require.ErrorIs(t, err, storage.ErrUnavailable)
+		require.NotErrorIs(t, err, storage.ErrCorrupt)
+	}
+	require.Equal(t, "new", snapshot(t, s, "a", 0))
 }
 
 func snapshotsRefused(t *testing.T, b Backend) {

@@ -53,6 +53,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 		{"a reader may use the store", reentrant},
 		{"the log may be trimmed up to the newest snapshot", trimmed},
 		{"the last two snapshots are kept", snapshotsKept},
+		{"a snapshot is replaced during a read", snapshotReplaced},
 		{"a snapshot belongs to the log", snapshotsRefused},
 		{"a snapshot that was not written leaves nothing", snapshotUnwritten},
 		{"a session that is deleted is gone", deleted},
