@@ -1,6 +1,7 @@
-import { linesOf } from "./events";
+import { bytesOf, linesOf } from "./events";
 import { call } from "./http";
 import { ProblemError } from "./problem";
+import { pathOf } from "./sessions";
 import type { Problem } from "./types";
 
 export interface CompletionRequest {
@@ -12,15 +13,8 @@ export interface CompletionRequest {
   stop?: string;
 }
 
-/** A piece of a completion, with its exact bytes. */
-interface PieceEvent {
-  type: "piece";
-  text: string;
-  text_base64?: string;
-}
-
 type CompletionEvent =
-  | PieceEvent
+  | { type: "piece"; text: string; text_base64?: string }
   | { type: "done"; finish_reason: "stop" | "length" }
   | { type: "error"; problem: Problem };
 
@@ -28,7 +22,7 @@ type CompletionEvent =
 export async function* complete(
   id: string, request: CompletionRequest, signal: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
-  const response = await call(`v1/sessions/${encodeURIComponent(id)}/complete`, {
+  const response = await call(`${pathOf(id)}/complete`, {
     method: "POST",
     json: { ...request, stream: true },
     accept: "text/event-stream",
@@ -40,9 +34,4 @@ export async function* complete(
     if (event.type === "error") throw new ProblemError(event.problem);
     if (event.type === "piece") yield bytesOf(event);
   }
-}
-
-function bytesOf({ text, text_base64: base64 }: PieceEvent): Uint8Array {
-  if (base64 === undefined) return new TextEncoder().encode(text);
-  return Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
 }

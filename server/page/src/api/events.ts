@@ -34,3 +34,11 @@ export async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerat
   }
   if (rest !== "") throw unreachable("The answer was cut off.");
 }
+
+/** The exact bytes of an event's text; none without a text. */
+export function bytesOf({ text, text_base64: base64 }: {
+  text?: string; text_base64?: string;
+}): Uint8Array {
+  if (base64 === undefined) return new TextEncoder().encode(text);
+  return Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+}

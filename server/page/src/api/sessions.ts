@@ -13,7 +13,9 @@ import type {
 } from "./types";
 
 const ndjson = "application/x-ndjson";
-const pathOf = (id: string): string => `v1/sessions/${encodeURIComponent(id)}`;
+
+/** The path of a session by its id or name. */
+export const pathOf = (id: string): string => `v1/sessions/${encodeURIComponent(id)}`;
 
 /** What a stream of events contains besides each chunk's bits. */
 export interface EventOptions {

@@ -1,4 +1,5 @@
 import { callJSON } from "./http";
+import { pathOf } from "./sessions";
 
 export interface SuggestRequest {
   typed: string;
@@ -21,7 +22,7 @@ export interface Suggestions {
 }
 
 /** The largest number of bytes between a session's text and a suggestion. */
-export const typedMax = 1024;
+const typedMax = 1024;
 
 /** The largest number of texts that may be rejected. */
 export const refusedMax = 100;
@@ -35,6 +36,5 @@ export function isTooLong(draft: string): boolean {
 export function suggest(
   id: string, request: SuggestRequest, signal: AbortSignal,
 ): Promise<Suggestions> {
-  return callJSON(
-    `v1/sessions/${encodeURIComponent(id)}/suggest`, { method: "POST", json: request, signal });
+  return callJSON(`${pathOf(id)}/suggest`, { method: "POST", json: request, signal });
 }

@@ -3,15 +3,10 @@
 /** Sizes and information of a text. */
 export interface Measures {
   bytes: number;
-  chars: number;
   tokens: number;
   bits: number;
-  bpc?: number;
-  perplexity?: number;
-  unknown?: number;
   bits_per_byte?: number;
   baseline_bits?: number;
-  baseline_bpc?: number;
 }
 
 export interface Settings {
@@ -30,8 +25,6 @@ export interface Session {
   last_used_at?: string;
   offset: number;
   step: number;
-  pending_tokens: number;
-  pending_bytes?: number;
   totals: Measures;
   memory_bytes: number;
   disk_bytes: number;
@@ -39,7 +32,6 @@ export interface Session {
   seed: number;
   labels?: Record<string, string>;
   ttl_seconds: number;
-  history?: "full" | "tail";
   parent?: { id: string; offset: number };
   shadow_of?: Shadow;
   shadows?: Shadow[];
@@ -66,7 +58,6 @@ export interface SessionRequest {
   model?: string;
   shadow_of?: string;
   settings?: Partial<Settings>;
-  seed?: number;
   labels?: Record<string, string>;
   ttl_seconds?: number;
 }
@@ -81,10 +72,7 @@ export interface ForkRequest {
 export interface Model {
   id: string;
   name: string;
-  parameters: number;
   tokenizer: "bytes" | "words";
-  vocab_size: number;
-  banks: number;
   defaults: Settings;
   session_bytes: number;
 }
@@ -99,29 +87,19 @@ export interface Candidate {
 /** The first event of a watched session. */
 export interface StartEvent {
   type: "start";
-  offset: number;
-  step: number;
-  totals: Measures;
   lines_from?: number;
-  pending_bytes?: number;
 }
 
 export interface ChunkEvent extends Measures {
   type: "chunk";
-  step: number;
   offset: number;
   totals: Measures;
-  adapted: { updates: number; written: number; fast_rms: number };
-  complete: boolean;
   network_bits?: number; // without the companion; only for a session with one
-  elapsed_ms: number;
-  pending_bytes?: number;
   logprobs?: number[];
   baseline_logprobs?: number[];
   token_bytes?: number[];
   top_logprobs?: Candidate[][];
   baseline_top_logprobs?: Candidate[][];
-  text_offset?: number;
   text?: string;
   text_base64?: string;
 }
@@ -139,10 +117,7 @@ export interface UpdateEvent {
   type: "update";
   offset: number;
   step: number;
-  updates: number;
   written: number;
-  fast_rms: number;
-  elapsed_ms: number;
   branches: Branch[];
 }
 
@@ -199,17 +174,12 @@ export interface LineEvent {
   number: number;
   offset: number;
   bytes: number;
-  bits: number;
-  p: number;
   rank: number;
-  seen: number;
   warm: boolean;
   span: { from: number; to: number }; // its strangest word or value
   why?: LineWhy;
   incidents?: Incident[]; // opened, joined or closed by the line
   ended: boolean;
-  text?: string;
-  text_base64?: string;
 }
 
 /** Text whose events a reader has missed. */
@@ -217,14 +187,12 @@ export interface GapEvent {
   type: "gap";
   from: number;
   to: number;
-  events?: number;
 }
 
 export interface SummaryEvent extends Measures {
   type: "summary";
   offset: number;
   totals: Measures;
-  elapsed_ms: number;
 }
 
 export interface ErrorEvent {
@@ -243,8 +211,6 @@ export type StreamEvent =
 
 /** The bits of past text in pieces. */
 export interface PastScores {
-  offset: number;
-  end: number;
   scores: { offset: number; bytes: number; tokens: number; bits: number; baseline_bits?: number }[];
 }
 
@@ -257,6 +223,4 @@ export interface Problem {
   field?: string;
   found?: string;
   expected?: string;
-  offset?: number;
-  request_id?: string;
 }

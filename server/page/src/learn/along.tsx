@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { bitsText, grouped } from "../ui/words";
-import type { Costs } from "./costs";
+import type { Costs } from "../state/costs";
 
 interface Props {
   of: Costs;

@@ -3,7 +3,7 @@ import { getSession, pastBytesMax, pastScores, readText } from "../api/sessions"
 import type { Session } from "../api/types";
 import type { Reading } from "../state/reading";
 import { shadowName } from "../ui/words";
-import { Costs } from "./costs";
+import { Costs } from "../state/costs";
 
 /** The interval for checking the progress of shadows. */
 const askMs = 2000;

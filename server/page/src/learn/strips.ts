@@ -1,5 +1,5 @@
 import type { Update } from "../state/reading";
-import { firstFrom } from "./costs";
+import { firstFrom } from "../state/costs";
 
 /** The displayed norm of the fast weights: of all, of one bank, or of their change. */
 export type Shown = "norm" | "change" | number;

@@ -1,11 +1,10 @@
 import type { Reading } from "../state/reading";
 import { bitsText, capital, grouped, namesOf } from "../ui/words";
-import { firstFrom, type Costs } from "./costs";
+import { firstFrom, type Costs } from "../state/costs";
 import type { Shadowed } from "./shadows";
 import { wordsFor } from "./strips";
 
 interface Props {
-  news: unknown; // changes when the others have news
   costs: Costs;
   shadows: Shadowed[];
   of: Reading;
@@ -29,7 +28,9 @@ export function Tables(props: Props) {
 
 function CostTable({ costs, shadows, of, from, to, unit }: Props) {
   const offsets = of.updates.map((update) => update.offset);
-  const { served, alone } = namesOf(of.session.value);
+  const updatesTo = (offset: number): number =>
+    of.updates[firstFrom(offsets, offset + 1) - 1]?.nth ?? 0;
+  const { served, alone } = namesOf(of.session.peek());
   const hasNetwork = costs.mean(from, to).network !== null;
   const ends = Array.from({ length: rows }, (_, i) => from + ((i + 1) * (to - from)) / rows);
   return (
@@ -56,7 +57,7 @@ function CostTable({ costs, shadows, of, from, to, unit }: Props) {
                 <td key={shadow.id}>{bitsText(shadow.costs.mean(begin, end).adapted)}</td>
               ))}
               <td>{bitsText(adapted === null || fixed === null ? null : fixed - adapted)}</td>
-              <td>{firstFrom(offsets, end + 1) - firstFrom(offsets, begin + 1)}</td>
+              <td>{updatesTo(end) - updatesTo(begin)}</td>
             </tr>
           );
         })}

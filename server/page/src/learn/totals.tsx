@@ -1,11 +1,10 @@
-import type { Costs } from "./costs";
+import type { Costs } from "../state/costs";
 import type { Shadowed } from "./shadows";
 import type { Reading } from "../state/reading";
 import { bitsText, capital, differenceText, grouped, namesOf, sizeText } from "../ui/words";
 
 interface Props {
   of: Reading;
-  news: unknown; // changes when `of` has news
   costs: Costs;
   shadows: Shadowed[];
   unit: string;
@@ -13,12 +12,12 @@ interface Props {
 
 /** The cost of the whole stream so far in four numbers, and one for each shadow. */
 export function Totals({ of, costs, shadows, unit }: Props) {
-  const { totals, offset, step } = of.session.value;
+  const { totals, offset, step } = of.session.peek();
   const updates = Math.max(step, (of.updates.at(-1)?.step ?? -1) + 1);
   const units = unit === "word" ? totals.tokens : totals.bytes;
   const known = units > 0;
   const fixed = totals.baseline_bits;
-  const { served, alone } = namesOf(of.session.value);
+  const { served, alone } = namesOf(of.session.peek());
   return (
     <dl class="sums">
       <div class="adapted">

@@ -2,8 +2,8 @@ import { useMemo, useState } from "preact/hooks";
 import type { Reading } from "../state/reading";
 import { isDark } from "../state/theme";
 import { Choice } from "../ui/choice";
+import { stopsOf } from "../ui/ramp";
 import { grouped } from "../ui/words";
-import { firstFrom } from "./costs";
 import { Heat } from "./heat";
 import { groupsOf, numbersOf, wordsFor, type Shown } from "./strips";
 
@@ -33,6 +33,7 @@ export function FastWeights(props: Props) {
     const place = Math.max(0, order.indexOf(branch)) + (branch < 0 ? 0 : by);
     return order[Math.min(order.length - 1, Math.max(0, place))];
   };
+  const ramp = `linear-gradient(90deg, ${stopsOf(isDark())})`;
   const said = saidOf(of, shown, cursor ?? to, branch);
   const keys: Record<string, () => void> = {
     ArrowUp: () => props.onCursor(cursor ?? to, pick(-1)),
@@ -46,7 +47,7 @@ export function FastWeights(props: Props) {
       <figcaption>
         <h2>Fast weights</h2>
         <span class="scale-key" aria-hidden="true">
-          {own ? "smallest" : "0"} <i class={isDark() ? "dark" : "light"} /> largest
+          {own ? "smallest" : "0"} <i style={{ background: ramp }} /> largest
         </span>
         <Choice label="Show" value={shown} onChoose={setShown} options={[
           { value: "norm", name: "size" }, { value: "change", name: "change" },
@@ -74,7 +75,7 @@ export function FastWeights(props: Props) {
 }
 
 function NoneYet({ of }: { of: Reading }) {
-  const method = of.session.value.settings?.method;
+  const method = of.session.peek().settings?.method;
   const learns = method !== "static" && method !== "cache";
   return (
     <section class="weights">
@@ -89,10 +90,8 @@ function NoneYet({ of }: { of: Reading }) {
 }
 
 function saidOf(of: Reading, shown: Shown, offset: number, branch: number): string {
-  const offsets = of.updates.map((update) => update.offset);
-  const u = firstFrom(offsets, offset + 1) - 1;
-  if (u < 0) return "This page has seen no update before this place.";
-  const update = of.updates[u];
+  const update = of.updates.findLast((update) => update.offset <= offset);
+  if (!update) return "This page has seen no update before this place.";
   const moment = `Update ${grouped(update.step + 1)}, at byte ${grouped(update.offset)}`;
   if (branch < 0) return `${moment}: wrote ${grouped(update.written)} weights.`;
   const what = shown === "norm" ? "norm"

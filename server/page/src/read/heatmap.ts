@@ -26,6 +26,7 @@ export class HeatMap {
   #frame = document.createElement("div");
   #drawn = new Map<number, { host: HTMLElement; done: boolean }>();
   #rows = new Rows(80);
+  #from = 0; // the reading's, when the rows were made
   #mode: Mode = "adaptive";
   #caret = -1;
   #top = 0; // pixels of text above the window
@@ -53,6 +54,7 @@ export class HeatMap {
     host.addEventListener("pointerleave", () => listener.hover(-1), { signal });
     const resized = new ResizeObserver(() => this.#measure());
     resized.observe(host);
+    this.#from = reading.from;
     signal.addEventListener("abort", () => resized.disconnect());
     this.#measure();
   }
@@ -65,6 +67,7 @@ export class HeatMap {
 
   /** Draws new parts of the reading. */
   update(): void {
+    if (this.#from !== this.reading.from) this.#cut();
     this.#extend();
     this.#resize();
     if (this.#follows) this.#followScores();
@@ -101,6 +104,19 @@ export class HeatMap {
     else this.#scrollTo(Math.max(Math.min(this.#top, above), below));
     this.#redraw();
     this.listener.caret(this.#caret);
+  }
+
+  /** Makes the rows again after the reading has forgotten its first text. */
+  #cut(): void {
+    const first = this.#rows.start(Math.floor(this.#top / this.#rowHeight));
+    const gone = this.reading.from - this.#from;
+    this.#from = this.reading.from;
+    this.#caret = -1;
+    this.#rows = new Rows(this.#rows.columns);
+    this.#extend();
+    this.#resize();
+    this.#scrollTo(this.#rows.of(Math.max(0, first - gone)) * this.#rowHeight);
+    this.#redraw();
   }
 
   #extend(): void {

@@ -18,7 +18,7 @@ export function Inspector({ reading, place }: { reading: Reading; place: number 
   const bytes = reading.text.all.slice(first, end);
   const bits = first < reading.bits.length ? reading.bits.at(first) : NaN;
   const fixed = first < reading.baseline.length ? reading.baseline.at(first) : NaN;
-  const isCoarse = first < reading.coarseTo && !reading.predictions.at(first);
+  const isCoarse = first < reading.coarseTo && !reading.predictions.at(reading.from + first);
   const byte = reading.ofWords ? "" : `, byte 0x${bytes[0].toString(16).padStart(2, "0")}`;
   return (
     <>
@@ -96,7 +96,7 @@ interface At {
 /** The likeliest tokens of both models side by side, and the actual one. */
 function Expected({ reading, place, bits, fixed }: At) {
   const [state, setState] = useState<"known" | "asking" | ProblemError>("known");
-  const kept = reading.predictions.at(place);
+  const kept = reading.predictions.at(reading.from + place);
   if (!kept) {
     const ask = (): void => {
       setState("asking");

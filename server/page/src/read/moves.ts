@@ -44,7 +44,7 @@ function strangeFrom({ ratings }: Reading, caret: number, direction: 1 | -1): nu
 }
 
 /** The next surprising place in a direction; null without one. */
-export function surpriseFrom(reading: Reading, caret: number, direction: 1 | -1): number | null {
+function surpriseFrom(reading: Reading, caret: number, direction: 1 | -1): number | null {
   const bits = reading.bits.all;
   const least = surpriseBits(reading);
   const [first, end] = reading.tokenAt(Math.max(0, caret));

@@ -1,7 +1,7 @@
 import { cellAt, tabColumns } from "../ui/cells";
 
 /** The places of the letters of each text node: one for each UTF-16 unit. */
-export const placesOf = new WeakMap<Text, number[]>();
+const placesOf = new WeakMap<Text, number[]>();
 
 /** The input for drawing a row. */
 export interface Drawn {

@@ -44,7 +44,7 @@ export function spoken(reading: Reading, place: number): string {
   const name = visible(reading.text.all.subarray(first, end));
   const bits = reading.bits.at(first);
   if (first >= reading.bits.length || isNaN(bits)) return `${name}: not scored yet`;
-  const expected = reading.predictions.at(first)?.adapted[0];
+  const expected = reading.predictions.at(reading.from + first)?.adapted[0];
   const instead = expected
     ? `, expected ${candidateName(expected)} ${percent(Math.exp(expected.logprob))}`
     : "";

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { detachShadow } from "../api/manage";
+import { patchSession } from "../api/manage";
 import { asProblem, isAbort, type ProblemError } from "../api/problem";
 import { createSession, getSession } from "../api/sessions";
 import type { Session, Shadow } from "../api/types";
@@ -41,7 +41,7 @@ export function Shadows({ of, onChanged }: Props) {
       </p>
       {!!of.shadows?.length && (
         <Table of={of} shadows={shadows.all} busy={busy}
-          onDetach={(id) => void change(() => detachShadow(id))} />
+          onDetach={(id) => void change(() => patchSession(id, { shadow_of: null }))} />
       )}
       <New of={of} busy={busy} onMake={(adapting) => void change(() => createSession({
         shadow_of: of.id, model: adapting.model, settings: settingsOf(adapting),

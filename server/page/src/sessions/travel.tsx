@@ -21,7 +21,8 @@ export function Travel({ on, at, onAt }: Props) {
   const [middle, setMiddle] = useState(at);
   if (Math.abs(at - middle) > behind - 50) setMiddle(at);
   const low = Math.max(on.from, middle - before);
-  const piece = on.text.all.subarray(low - on.from, Math.min(end, middle + behind) - on.from);
+  const high = Math.max(low, Math.min(end, middle + behind));
+  const piece = on.text.all.subarray(low - on.from, high - on.from);
   const shown = useMemo(() => decode(piece), [low, piece.length]);
   const unit = unitAt(shown.starts, at - low);
   const move = (offset: number): void => onAt(Math.min(end, Math.max(0, Math.round(offset))));

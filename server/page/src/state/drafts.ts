@@ -1,5 +1,11 @@
 import { store, stored } from "./stored";
 
+/** Text that was committed, but perhaps not sent, and its offset in the session. */
+export interface Unsent {
+  offset: number;
+  text: Uint8Array;
+}
+
 const place = (session: string): string => `lmserve.draft.${session}`;
 
 /** The drafts of this visit. They also cover a full or forbidden storage. */
@@ -14,4 +20,18 @@ export function draftOf(session: string): string {
 export function keepDraft(session: string, draft: string): void {
   drafts.set(session, draft);
   store("sessionStorage", place(session), draft || null);
+}
+
+const unsentPlace = (session: string): string => `lmserve.unsent.${session}`;
+
+/** Returns the unsent text of a session, also after a reload. */
+export function unsentOf(session: string): Unsent | null {
+  const kept = JSON.parse(stored("sessionStorage", unsentPlace(session)) ?? "null");
+  return kept && { ...kept, text: Uint8Array.from(kept.text) };
+}
+
+/** Keeps the unsent text of a session over a reload, for this tab; null once it is sent. */
+export function keepUnsent(session: string, unsent: Unsent | null): void {
+  const kept = unsent && JSON.stringify({ ...unsent, text: [...unsent.text] });
+  store("sessionStorage", unsentPlace(session), kept);
 }

@@ -1,4 +1,5 @@
 import { computed, effect, signal } from "@preact/signals";
+import { bytesOf } from "../api/events";
 import { asProblem, isAbort, ProblemError } from "../api/problem";
 import {
   createSession, deleteSession, forkSession, getSession, listModels, pastBytesMax, pastScores,
@@ -6,6 +7,7 @@ import {
 } from "../api/sessions";
 import type { Model, Session } from "../api/types";
 import { firstOf } from "../ui/words";
+import { keepUnsent, unsentOf } from "./drafts";
 import { candidatesKept } from "./predictions";
 import { Reading } from "./reading";
 import { go, route } from "./route";
@@ -26,8 +28,8 @@ export const networks = computed(() =>
 /** The id of the model for new sessions; "" is the first. */
 export const chosenModel = signal("");
 
-/** How much text of an opened session is shown, from its end. */
-const textOpened = 16 << 20;
+/** How much of the text that the server has is shown, from its end. */
+const textKept = 16 << 20;
 const textPiece = 1 << 20;
 /** Bytes of text per request. */
 const sentBytes = 64 << 10;
@@ -41,9 +43,6 @@ const secondsKept = 7 * 24 * 3600;
 const asked: EventOptions = { logprobs: true, top_logprobs: candidatesKept, updates: true };
 
 let working = new AbortController();
-
-/** The readings whose beginning is not known yet, for example because a request has failed. */
-const unopened = new WeakSet<Reading>();
 
 /** Stops the page's work on the session. Scores are kept. */
 export function stop(): void {
@@ -80,20 +79,21 @@ export async function feed(into: Reading, text: Blob | Uint8Array): Promise<void
     const more = text instanceof Blob ? new Uint8Array(await text.arrayBuffer()) : text;
     // What is left of the past, where opening has ended early.
     const { offset } = into.session.value;
-    if (unopened.has(into)) await fetchAll(into, signal);
-    else if (into.end < offset) await fetchPast(into, into.end, offset, signal);
+    if (into.end < offset) await fetchPast(into, into.end, offset, signal);
     into.addText(more);
     await sendRest(into, signal);
   });
 }
 
-/** Resumes feeding or watching after an interruption. */
-export async function resume(into: Reading): Promise<void> {
-  if (unopened.has(into)) await work(into, "opening", (signal) => fetchAll(into, signal));
-  if (unopened.has(into)) return;
+/**
+ * Resumes feeding or watching after an interruption. `mayBeFed`: a refused text may be the
+ * session's, from before a reload.
+ */
+export async function resume(into: Reading, mayBeFed = false): Promise<void> {
   const { id, offset: sent } = into.session.value;
-  if (into.end <= sent) return follow(into);
-  const isRefused = into.problem.value?.kind === "offset-conflict";
+  if (into.end < sent) return catchUp(into);
+  if (into.end === sent) return follow(into);
+  const isRefused = !mayBeFed && into.problem.value?.kind === "offset-conflict";
   let rest: Uint8Array | null = null;
   await work(into, "feeding", async (signal) => {
     const session = await getSession(id, signal);
@@ -128,10 +128,19 @@ async function restAfterOthers(
   return same === to - from ? null : mine.slice(same);
 }
 
+/** The sessions to which `finish` sends text. */
+const finishing = new Set<string>();
+
 /** Sends what is left of a text that another session's opening has interrupted. */
 export async function finish(into: Reading): Promise<void> {
-  into.session.value = await getSession(into.session.value.id);
-  await sendRest(into);
+  const { id } = into.session.value;
+  finishing.add(id);
+  try {
+    into.session.value = await getSession(id);
+    await sendRest(into);
+  } finally {
+    finishing.delete(id);
+  }
 }
 
 /** Sends the text that the session does not have yet. */
@@ -144,6 +153,7 @@ async function sendRest(into: Reading, signal?: AbortSignal): Promise<void> {
       into.take(event);
     }
   }
+  keepUnsent(into.session.value.id, null);
 }
 
 /** Shows what another client feeds to the session, until stopped. */
@@ -152,16 +162,17 @@ export async function follow(into: Reading): Promise<void> {
     const options = { ...asked, offset: into.end };
     for await (const event of watch(into.session.value.id, options, signal)) {
       if (event.type === "gap") await fetchPast(into, event.from, event.to, signal);
-      if (event.type === "chunk") takeText(into, event);
+      if (event.type === "chunk") addOthers(into, bytesOf(event));
       into.take(event);
     }
   });
 }
 
-function takeText(into: Reading, event: { text?: string; text_base64?: string }): void {
-  const { text, text_base64: base64 } = event;
-  if (base64 !== undefined) into.addText(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)));
-  else if (text !== undefined) into.addText(new TextEncoder().encode(text));
+/** Adds text that the server has. Text before the last `textKept` bytes is forgotten. */
+function addOthers(into: Reading, more: Uint8Array): void {
+  const end = into.end + more.length;
+  if (end - into.from > textKept) into.cut(end - textKept * 3 / 4); // seldom, as all bytes move
+  into.addText(more);
 }
 
 /**
@@ -177,41 +188,69 @@ async function open(id: string, rest?: Uint8Array): Promise<void> {
     const opened = await readingOf(session);
     if (opening.signal.aborted) return;
     reading.value = opened;
-    unopened.add(opened);
-    await work(opened, "opening", (signal) => fetchAll(opened, signal));
-    if (rest?.length && reading.value === opened) await feed(opened, rest);
-    if (opened.from === 0 && opened.coarseTo <= rereadBytes) void reread(opened);
-    const isIdle = opened.activity.value === "idle" && !working.signal.aborted;
-    if (reading.value === opened && isIdle && !opened.problem.value) void follow(opened);
+    await catchUp(opened, rest);
   } catch (error) {
     if (!isAbort(error)) openProblem.value = asProblem(error);
   }
 }
 
-/** Fetches the text and the scores that the server still has. */
-async function fetchAll(into: Reading, signal: AbortSignal): Promise<void> {
-  const { id, offset } = into.session.value;
-  const kept = await readText(id, offset, 1, signal); // finds where the text begins
-  into.from = Math.max(kept.from, offset - textOpened);
-  unopened.delete(into);
-  await fetchPast(into, into.from, offset, signal);
+/**
+ * Fetches what the page lacks of the session's text, feeds the rest of a text, if any, and watches
+ * the session.
+ */
+async function catchUp(into: Reading, rest?: Uint8Array): Promise<void> {
+  const { offset } = into.session.value;
+  await work(into, "opening", (signal) => fetchPast(into, into.end, offset, signal));
+  const unsent = rest ?? restOfUnsent(into);
+  if (unsent?.length && reading.value === into) {
+    await feed(into, unsent);
+    // The session may have got the text meanwhile, from a request before the reload.
+    if (!rest && into.problem.value?.kind === "offset-conflict") await resume(into, true);
+  }
+  if (into.from === 0 && into.coarseTo <= rereadBytes) void reread(into);
+  const isIdle = into.activity.value === "idle" && !working.signal.aborted;
+  if (reading.value === into && isIdle && !into.problem.value) void follow(into);
 }
 
-/** Fetches text of the session that the page lacks, and its cost. */
+/** Returns what the session lacks of the text that was committed before a reload. */
+function restOfUnsent(into: Reading): Uint8Array | null {
+  const { id, offset } = into.session.value;
+  const unsent = unsentOf(id);
+  const isUnknown = into.end < offset || finishing.has(id);
+  // Text that the server no longer has was sent long ago.
+  if (isUnknown || !unsent || unsent.offset < into.from) return null;
+  const has = into.text.all.subarray(unsent.offset - into.from);
+  const other = has.findIndex((byte, i) => byte !== unsent.text[i]);
+  return unsent.text.slice(other < 0 ? has.length : other);
+}
+
+/** Fetches the end of a range of the session's text that the server still has, and its cost. */
 async function fetchPast(
   into: Reading, from: number, to: number, signal: AbortSignal,
 ): Promise<void> {
   if (to <= from) return;
-  for (let at = Math.max(from, into.end); at < to;) {
-    const length = Math.min(textPiece, to - at);
-    const piece = await readText(into.session.value.id, at, length, signal);
+  const { id } = into.session.value;
+  const first = Math.max(from, to - textKept, await keptFrom(id, to, signal));
+  if (first > into.end) into.cut(first);
+  for (let at = into.end; at < to;) {
+    const piece = await readText(id, at, Math.min(textPiece, to - at), signal);
     if (piece.bytes.length === 0) break;
-    into.addText(piece.bytes);
+    addOthers(into, piece.bytes);
     at += piece.bytes.length;
   }
-  for (let at = from; at < to; at += pastBytesMax) {
+  for (let at = first; at < to; at += pastBytesMax) {
     const range = { offset: at, length: Math.min(pastBytesMax, to - at), points: pastPoints };
-    into.addPast(await pastScores(into.session.value.id, range, signal));
+    into.addPast(await pastScores(id, range, signal));
+  }
+}
+
+/** Returns the offset of the oldest text before `to` that the server has; `to` without any. */
+async function keptFrom(id: string, to: number, signal: AbortSignal): Promise<number> {
+  try {
+    return (await readText(id, to, 1, signal)).from;
+  } catch (error) {
+    if (error instanceof ProblemError && error.kind === "history-trimmed") return to;
+    throw error;
   }
 }
 
@@ -225,16 +264,16 @@ export async function reread(into: Reading): Promise<void> {
   const from = Math.max(0, to - rereadBytes);
   if (into.rereading.value || to === 0 || !into.hasCosts) return;
   into.rereading.value = true;
+  const text = into.text.all.slice(from, to);
   let fork: Session | undefined;
   try {
     fork = await forkSession(into.session.value.id, {
       at_offset: into.from + from, labels: scratch, ttl_seconds: scratchSeconds,
     });
-    const text = into.text.all.slice(from, to);
     for await (const event of score(fork.id, text, asked)) {
       if (reading.value !== into) return;
       if (event.type !== "chunk") continue;
-      into.placeScores(event, event.offset - into.from);
+      into.placeScores(event);
       into.touch();
     }
     if (into.coarseTo === to) into.coarseTo = from;

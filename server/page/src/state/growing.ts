@@ -43,6 +43,18 @@ export class Growing<T extends Numbers> {
     this.#room.fill(value, from, to);
   }
 
+  /** Removes the first `count` numbers. */
+  cut(count: number): void {
+    this.#room.copyWithin(0, count, this.length);
+    this.length = Math.max(0, this.length - count);
+  }
+
+  /** Keeps only the numbers with these indices, which increase. */
+  keep(indices: number[]): void {
+    indices.forEach((from, to) => (this.#room[to] = this.#room[from]));
+    this.length = indices.length;
+  }
+
   #grow(length: number): void {
     if (length <= this.#room.length) return;
     const room = this.make(Math.max(length, this.#room.length * 2));

@@ -13,24 +13,24 @@ interface Page {
   logprobs: Float32Array; // NaN without a candidate
 }
 
-/** The models' predictions at the bytes where tokens begin. */
+/** The models' predictions at the offsets where tokens begin. */
 export class Predictions {
   #pages = new Map<number, Page>();
   #texts = new Map<number, string>(); // of tokens of models of words
 
-  /** Stores a chunk event's predictions for the tokens that begin at these bytes. */
-  take(event: ChunkEvent, starts: ArrayLike<number>): void {
-    for (let i = 0; i < starts.length; i++) {
-      this.#put(starts[i], 0, event.top_logprobs?.[i]);
-      this.#put(starts[i], candidatesKept, event.baseline_top_logprobs?.[i]);
-    }
+  /** Stores a chunk event's predictions for the tokens that begin at these bytes of the chunk. */
+  take(event: ChunkEvent, starts: number[]): void {
+    starts.forEach((start, i) => {
+      this.#put(event.offset + start, 0, event.top_logprobs?.[i]);
+      this.#put(event.offset + start, candidatesKept, event.baseline_top_logprobs?.[i]);
+    });
   }
 
-  /** The likeliest tokens at a byte, under the adapted and the static model. */
-  at(place: number): { adapted: Candidate[]; fixed: Candidate[] } | null {
-    const page = this.#pages.get(Math.floor(place / pagePlaces));
+  /** The likeliest tokens at an offset, under the adapted and the static model. */
+  at(offset: number): { adapted: Candidate[]; fixed: Candidate[] } | null {
+    const page = this.#pages.get(Math.floor(offset / pagePlaces));
     if (!page) return null;
-    const first = (place % pagePlaces) * 2 * candidatesKept;
+    const first = (offset % pagePlaces) * 2 * candidatesKept;
     const read = (from: number): Candidate[] => {
       const found: Candidate[] = [];
       for (let i = from; i < from + candidatesKept && !isNaN(page.logprobs[i]); i++) {
@@ -43,10 +43,10 @@ export class Predictions {
     return adapted.length ? { adapted, fixed: read(first + candidatesKept) } : null;
   }
 
-  #put(place: number, shift: number, candidates: Candidate[] | undefined): void {
+  #put(offset: number, shift: number, candidates: Candidate[] | undefined): void {
     if (!candidates) return;
-    const page = this.#page(Math.floor(place / pagePlaces));
-    const first = (place % pagePlaces) * 2 * candidatesKept + shift;
+    const page = this.#page(Math.floor(offset / pagePlaces));
+    const first = (offset % pagePlaces) * 2 * candidatesKept + shift;
     candidates.slice(0, candidatesKept).forEach((c, i) => {
       page.tokens[first + i] = c.token;
       page.logprobs[first + i] = c.logprob;

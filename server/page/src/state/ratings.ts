@@ -37,6 +37,7 @@ export class Ratings {
   /** The place before which all lines are rated. */
   rated = 0;
   #session = "";
+  #sent = 0; // bytes sent to that session
   #work: Promise<void> | null = null;
   #isOver = false;
 
@@ -57,6 +58,17 @@ export class Ratings {
     this.#forget();
     this.problem.value = null;
     this.update();
+  }
+
+  /** Forgets the lines in the first bytes of the text. */
+  cut(bytes: number): void {
+    this.rated -= bytes;
+    this.lines = this.lines.filter(({ from }) => from >= bytes).map((line) => ({
+      ...line, from: line.from - bytes, to: line.to - bytes,
+      span: [line.span[0] - bytes, line.span[1] - bytes],
+    }));
+    if (!this.#work) this.rated = Math.max(0, this.rated);
+    this.changed.value++;
   }
 
   /** Deletes the session created for the ratings. */
@@ -105,6 +117,7 @@ export class Ratings {
   #forget(): void {
     Object.assign(this, { lines: [], rated: 0 });
     this.#session = "";
+    this.#sent = 0;
   }
 
   async #send(text: Uint8Array<ArrayBuffer>): Promise<void> {
@@ -114,14 +127,17 @@ export class Ratings {
       ttl_seconds: secondsKept,
     })).id;
     for await (const event of score(this.#session, text, { unit: "line" })) {
-      if (event.type === "line" && event.ended) this.lines.push(this.#lineOf(event));
+      if (event.type === "line" && event.ended) this.#take(event);
     }
-    this.rated += text.length;
+    this.#sent += text.length;
+    this.rated = Math.max(0, this.rated + text.length);
     this.changed.value++;
   }
 
-  #lineOf(event: LineEvent): RatedLine {
-    const { offset: from, bytes, warm, span, why } = event;
+  #take(event: LineEvent): void {
+    const { bytes, warm, span, why } = event;
+    const from = event.offset - this.#sent + this.rated;
+    if (from < 0) return; // the page has forgotten this line
     const rank = warm ? event.rank : 1;
     const line: RatedLine = {
       from, to: from + bytes, rank, heat: rank, span: [from + span.from, from + span.to], why,
@@ -136,7 +152,7 @@ export class Ratings {
       if (at >= 0 && rank < 100) line.span = [from + at, from + at + token.length];
       line.heat = heat;
     }
-    return line;
+    this.lines.push(line);
   }
 }
 

@@ -1,22 +1,14 @@
 import { signal } from "@preact/signals";
 import type { ProblemError } from "../api/problem";
 import type { ChunkEvent, PastScores, Session, StreamEvent, UpdateEvent } from "../api/types";
+import { Costs, type Piece } from "./costs";
 import { bytes, floats } from "./growing";
 import { Predictions } from "./predictions";
 import { Ratings } from "./ratings";
 
-/** A scored piece of text, and its cost. */
-export interface Piece {
-  offset: number;
-  bytes: number;
-  tokens: number;
-  bits: number;
-  baselineBits?: number;
-  networkBits?: number; // without the companion; unknown for the past
-}
-
 /** An update of the fast weights: norms of M and of its change, one number per branch. */
 export interface Update {
+  nth: number; // among all updates that the page has seen, from 1
   offset: number;
   step: number;
   written: number;
@@ -53,19 +45,23 @@ export class Reading {
   /** 1 at bytes where a token begins; empty for a model of bytes, where all do. */
   readonly starts = bytes();
   readonly predictions = new Predictions();
-  readonly pieces: Piece[] = [];
+  /** The cost of the text per byte and per word. */
+  readonly costs = { byte: new Costs(false), word: new Costs(true) };
+  /** The newest update and, of many updates, every second, fourth and so on of the others. */
   readonly updates: Update[] = [];
+  #updatesApart = 1;
   branches: { name: string; elements: number }[] = [];
 
   /** The offset of the first byte of `text`. */
   from = 0;
+  /** A range of offsets whose text the page has missed; null for none. */
+  readonly missed = signal<[number, number] | null>(null);
   /** The place before which bits are means of pieces, because the page did not see that past. */
   coarseTo = 0;
   #frame = 0;
 
   constructor(session: Session, readonly ofWords: boolean) {
     this.session = signal(session);
-    this.from = session.offset;
   }
 
   /** The offset after the last byte of `text`. */
@@ -96,6 +92,17 @@ export class Reading {
     this.touch();
   }
 
+  /** Forgets the text before an offset; the offset may be after the end. */
+  cut(offset: number): void {
+    const bytes = Math.min(offset - this.from, this.text.length);
+    if (offset > this.end && bytes > 0) this.missed.value = [this.end, offset];
+    for (const part of [this.text, this.bits, this.baseline, this.starts]) part.cut(bytes);
+    this.coarseTo = Math.max(0, this.coarseTo - bytes);
+    this.from = offset;
+    this.ratings.cut(bytes);
+    this.changed.value++; // at once, because all places have changed
+  }
+
   /** Adds scores from the past. */
   addPast(past: PastScores): void {
     for (const piece of past.scores) {
@@ -107,7 +114,7 @@ export class Reading {
         this.starts.extend(to, 0);
         this.coarseTo = Math.max(this.coarseTo, to);
       }
-      this.pieces.push({ ...piece, baselineBits: piece.baseline_bits });
+      this.#addCost(piece);
     }
     this.touch();
   }
@@ -134,29 +141,28 @@ export class Reading {
 
   #takeChunk(event: ChunkEvent): void {
     this.#takeTotals({ totals: event.totals, offset: event.offset + event.bytes });
-    this.pieces.push({
-      offset: event.offset,
-      bytes: event.bytes,
-      tokens: event.tokens,
-      bits: event.bits,
-      baselineBits: event.baseline_bits,
-      networkBits: event.network_bits,
-    });
-    this.placeScores(event, event.offset - this.from);
+    this.#addCost(event);
+    this.placeScores(event);
   }
 
-  /** Stores a chunk's scores at a place of the text. */
-  placeScores(event: ChunkEvent, place: number): void {
+  #addCost(piece: Piece): void {
+    this.costs.byte.add(piece);
+    this.costs.word.add(piece);
+  }
+
+  /** Stores the scores of a chunk's tokens. */
+  placeScores(event: ChunkEvent): void {
+    const place = event.offset - this.from;
+    if (place < 0) return; // the page has forgotten this text
     const sizes = event.token_bytes;
-    const count = event.logprobs?.length ?? 0;
-    const starts = new Uint32Array(count);
+    const starts: number[] = [];
     const costs = (logprobs: number[] | undefined): Float32Array => {
       const each = new Float32Array(event.bytes).fill(NaN);
       let at = 0;
       logprobs?.forEach((logprob, i) => {
         const size = sizes?.[i] ?? 1;
         each.fill(-logprob / Math.LN2, at, at + size);
-        starts[i] = place + at;
+        starts[i] = at;
         at += size;
       });
       return each;
@@ -165,7 +171,7 @@ export class Reading {
     this.baseline.put(place, costs(event.baseline_logprobs));
     if (sizes) {
       this.starts.fill(place, place + event.bytes, 0);
-      for (const start of starts) this.starts.fill(start, start + 1, 1);
+      for (const at of starts) this.starts.fill(place + at, place + at + 1, 1);
     }
     this.predictions.take(event, starts);
   }
@@ -175,7 +181,10 @@ export class Reading {
       this.branches = event.branches.map(({ name, elements }) => ({ name, elements }));
     }
     const banks = event.branches[0]?.banks?.length ?? 0;
+    const nth = (this.updates.at(-1)?.nth ?? 0) + 1;
+    if ((nth - 1) % this.#updatesApart !== 0) this.updates.pop();
     this.updates.push({
+      nth,
       offset: event.offset,
       step: event.step,
       written: event.written,
@@ -185,7 +194,8 @@ export class Reading {
         Float32Array.from(event.branches, (b) => b.banks?.[bank].norm ?? 0)),
     });
     if (this.updates.length > updatesKept) {
-      const half = this.updates.filter((_, i) => i % 2 === 1);
+      this.#updatesApart *= 2;
+      const half = this.updates.filter((u) => u.nth % this.#updatesApart === 0 || u.nth === nth);
       this.updates.splice(0, this.updates.length, ...half);
     }
   }

@@ -3,12 +3,15 @@
 const light = ["#f1efea", "#c9dcf0", "#7fb0e0", "#0b62b5", "#062b55"];
 const dark = ["#1a1e25", "#123a66", "#2272bd", "#6db3f8", "#eaf4ff"];
 
+/** The colors of the ramp at equal distances. */
+export const stopsOf = (isDark: boolean): string[] => (isDark ? dark : light);
+
 const made = new Map<boolean, Uint8Array>();
 
 /** The ramp as 256 colors of three bytes. */
 export function rampOf(isDark: boolean): Uint8Array {
   let ramp = made.get(isDark);
-  if (!ramp) made.set(isDark, (ramp = between(isDark ? dark : light)));
+  if (!ramp) made.set(isDark, (ramp = between(stopsOf(isDark))));
   return ramp;
 }
 

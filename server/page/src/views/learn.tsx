@@ -1,12 +1,11 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { Along } from "../learn/along";
 import { Chart, type Line } from "../learn/chart";
-import { Costs, firstFrom } from "../learn/costs";
 import { FastWeights } from "../learn/weights";
 import { Tables } from "../learn/table";
 import { newsOf, useShadows, type Shadowed } from "../learn/shadows";
 import { Totals } from "../learn/totals";
-import { Problem } from "../shell/problem";
+import { ReadingProblems } from "../shell/problem";
 import { reading, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { href } from "../state/route";
@@ -23,7 +22,7 @@ const windows = [
 /** Shows how the session learns: the cost of its text, and the effect of updates. */
 export function LearnView() {
   const shown = reading.value;
-  return shown ? <Learning key={shown.session.value.id} of={shown} /> : <Nothing />;
+  return shown ? <Learning key={shown.session.peek().id} of={shown} /> : <Nothing />;
 }
 
 function Nothing() {
@@ -46,9 +45,8 @@ type Range = [number, number] | null;
 function Learning({ of }: { of: Reading }) {
   useCalm(of.changed, 200);
   const shadows = useShadows(of);
-  const ofWords = of.ofWords && shadows.length === 0;
-  const costs = useMemo(() => new Costs(ofWords), [of, ofWords]);
-  costs.take(of.pieces);
+  const unit = of.ofWords && shadows.length === 0 ? "word" : "byte";
+  const costs = of.costs[unit];
   const [window, setWindow] = useState(1024);
   const [range, setRange] = useState<Range>(null);
   const [cursor, setCursor] = useState<number | null>(null);
@@ -57,15 +55,14 @@ function Learning({ of }: { of: Reading }) {
   const narrow = useWidth(box) < 640;
   const [from, to] = range ?? [costs.start, Math.max(costs.end, costs.start + 1)];
   const curve = useMemo(
-    () => costs.curve(from, to, places, window), [from, to, costs.end, window],
+    () => costs.curve(from, to, places, window), [costs, from, to, costs.end, window],
   );
   // Changes with the contents of `of` and `shadows`, which stay the same objects.
   const news = `${of.changed.peek()} ${newsOf(shadows)}`;
   const shadowed = useMemo(
     () => linesOf(shadows, from, to, window), [from, to, newsOf(shadows), window],
   );
-  const unit = ofWords ? "word" : "byte";
-  const { served, alone } = namesOf(of.session.value);
+  const { served, alone } = namesOf(of.session.peek());
   const lines: Line[] = [
     { label: served, colour: "--adapted", values: curve.adapted },
     { label: "network alone", colour: "--network", dash: [4, 3], values: curve.network },
@@ -80,9 +77,9 @@ function Learning({ of }: { of: Reading }) {
         <h1>How it learns</h1>
         <Live of={of} />
       </header>
-      {of.problem.value && <Problem error={of.problem.value} again={() => void resume(of)} />}
-      <Totals of={of} news={news} costs={costs} shadows={shadows} unit={unit} />
-      {of.pieces.length === 0 ? <Waiting of={of} /> : (
+      <ReadingProblems of={of} />
+      <Totals of={of} costs={costs} shadows={shadows} unit={unit} />
+      {costs.end === 0 ? <Waiting of={of} /> : (
         <>
           <figure>
             <figcaption>
@@ -101,7 +98,7 @@ function Learning({ of }: { of: Reading }) {
             <p class="note">
               The horizontal axis is the offset in the stream, in bytes. Each mark at the bottom is an
               update of the fast weights.{" "}
-              {of.session.value.settings?.companion && "\"Network alone\" is the " +
+              {of.session.peek().settings?.companion && "\"Network alone\" is the " +
                 "cost without the companion, for text scored while this page was open. "}
               Drag to zoom. Keys: <kbd>←</kbd> <kbd>→</kbd> move,{" "}
               <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> shows all.
@@ -112,8 +109,7 @@ function Learning({ of }: { of: Reading }) {
               setCursor(offset);
               setBranch(at);
             }} />
-          <Tables news={news} costs={costs} shadows={shadows} of={of} from={from} to={to}
-            unit={unit} />
+          <Tables costs={costs} shadows={shadows} of={of} from={from} to={to} unit={unit} />
         </>
       )}
     </div>
@@ -134,8 +130,7 @@ function linesOf(shadows: Shadowed[], from: number, to: number, window: number):
 
 /** Offsets of the updates in a range. */
 function momentsOf(of: Reading, from: number, to: number): number[] {
-  const offsets = of.updates.map((update) => update.offset);
-  return offsets.slice(firstFrom(offsets, from), firstFrom(offsets, to + 1));
+  return of.updates.map(({ offset }) => offset).filter((at) => at >= from && at <= to);
 }
 
 /** The names of the curves, and their values at one point. */
@@ -158,7 +153,7 @@ function Legend({ lines, at }: { lines: Line[]; at: number }) {
 function Live({ of }: { of: Reading }) {
   const activity = of.activity.value;
   if (activity === "idle") {
-    const rest = of.end > of.session.value.offset; // the text was not sent completely
+    const rest = of.end > of.session.peek().offset; // the text was not sent completely
     return (
       <button type="button" onClick={() => void resume(of)}>
         {rest ? "Continue" : "Watch live"}

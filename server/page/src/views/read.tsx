@@ -7,8 +7,8 @@ import { Start } from "../read/start";
 import { Strangest } from "../read/strangest";
 import { Toolbar, type Shape } from "../read/toolbar";
 import { spoken } from "../read/words";
-import { Problem } from "../shell/problem";
-import { reading, resume } from "../state/feed";
+import { Problem, ReadingProblems } from "../shell/problem";
+import { reading } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { route } from "../state/route";
 
@@ -33,9 +33,10 @@ function Read({ reading }: { reading: Reading }) {
     () => ({ caret: setCaret, hover: setHovered, followed: setFollows }), []);
   useEffect(() => {
     setCaret(-1);
+    setHovered(-1);
     setSelected(-1);
-    setFollows(true);
-  }, [reading]);
+  }, [reading, reading.from]);
+  useEffect(() => setFollows(true), [reading]);
   const activity = reading.activity.value;
   // Logs show incidents first, other texts the expectations at each place.
   const isLog = useMemo(() => looksLikeLog(reading), [reading, reading.text.length > logBytes, activity]);
@@ -56,12 +57,11 @@ function Read({ reading }: { reading: Reading }) {
     const [strangest] = ratings.strangest(1);
     if (follows && strangest?.rank >= strangeRank) setSelected(strangest.span[0]);
   }, [reading, activity, mode, ratings.changed.value]);
-  const problem = reading.problem.value;
   return (
     <div class="read">
       <h1 class="hidden">Read</h1>
       <section class="text" aria-label="Text">
-        {problem && <Problem error={problem} again={() => void resume(reading)} />}
+        <ReadingProblems of={reading} />
         {shape === "text" && mode === "unusual" && ratings.problem.value &&
           <Problem error={ratings.problem.value} again={() => ratings.again()} />}
         <Toolbar {...{ reading, shape, setShape, mode, setMode, follows, setFollows }} />

@@ -4,8 +4,8 @@ import { isTooLong } from "../api/suggest";
 import { forkSession } from "../api/sessions";
 import { grouped } from "../ui/words";
 import { ModelChoice } from "../shell/model";
-import { Problem } from "../shell/problem";
-import { draftOf, keepDraft } from "../state/drafts";
+import { Problem, ReadingProblems } from "../shell/problem";
+import { draftOf, keepDraft, keepUnsent } from "../state/drafts";
 import { begin, feed, finish, reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { go, href, route } from "../state/route";
@@ -33,7 +33,7 @@ interface Learnt {
 /** Continues the session's text together with the models. */
 export function WriteView() {
   const shown = reading.value;
-  return shown ? <Writing key={shown.session.value.id} on={shown} /> : <Nothing />;
+  return shown ? <Writing key={shown.session.peek().id} on={shown} /> : <Nothing />;
 }
 
 function Nothing() {
@@ -98,15 +98,19 @@ function Writing({ on }: { on: Reading }) {
   const mayOffer = settings?.method !== "cache" && !on.ofWords;
   const commit = async (text: string, more: Uint8Array = new Uint8Array()): Promise<void> => {
     if (busy || committing.current || undoing.current || text.length + more.length === 0) return;
-    if (on.end < on.session.value.offset) return; // the text before it is not here yet
+    const { offset } = on.session.value;
+    if (on.end < offset) return; // the text before it is not here yet
     committing.current = true;
     offers.begin();
     suggestions.discard();
+    const bytes = joined(new TextEncoder().encode(text), more);
+    const waiting = on.text.all.subarray(offset - on.from);
+    keepUnsent(id, { offset, text: joined(waiting, bytes) });
     setLearnt({ text: text + decode(more).text, offset: on.end });
     setDraft((now) => now.slice(text.length));
     setCursor((now) => Math.max(0, now - text.length));
     try {
-      await feed(on, joined(new TextEncoder().encode(text), more));
+      await feed(on, bytes);
       if (route.value.session !== id) await finish(on).catch(() => {}); // one has gone elsewhere
     } finally {
       committing.current = false;
@@ -194,7 +198,7 @@ function Writing({ on }: { on: Reading }) {
   return (
     <div class="write">
       <h1 class="hidden">Write</h1>
-      {on.problem.value && <Problem error={on.problem.value} again={() => void resume(on)} />}
+      <ReadingProblems of={on} />
       {problem && <Problem error={problem} />}
       {unsent > 0 && on.activity.value === "idle" && !on.problem.value && (
         <p class="note">The last {grouped(unsent)} bytes have not been sent yet.{" "}

@@ -1,5 +1,4 @@
-import { Growing } from "../state/growing";
-import type { Piece } from "../state/reading";
+import { Growing } from "./growing";
 
 /** The scorers of a text: the session, the static model, and the session's network alone. */
 const payers = ["adapted", "fixed", "network"] as const;
@@ -10,6 +9,18 @@ export type Mean = Record<Payer, number | null>;
 
 /** Means at places of the stream. */
 export type Curve = { x: number[] } & Record<Payer, (number | null)[]>; // x: offsets in bytes
+
+/** A scored piece of text, and its cost; the network's is unknown for the past. */
+export interface Piece {
+  offset: number;
+  bytes: number;
+  tokens: number;
+  bits: number;
+  baseline_bits?: number;
+  network_bits?: number;
+}
+
+const pointsKept = 1 << 16;
 
 const doubles = (): Growing<Float64Array> => new Growing((n) => new Float64Array(n));
 
@@ -43,15 +54,16 @@ class Sums {
 }
 
 /**
- * The cumulative cost of a stream at the end of each piece. The mean over any window takes two
- * searches, however long the stream is.
+ * The cumulative cost of a stream at the ends of its pieces. The mean over any window takes two
+ * searches, however long the stream is. A long stream keeps only some of the ends.
  */
 export class Costs {
-  #taken = 0; // pieces
   readonly #ends = doubles(); // offsets
   readonly #paid: Record<Payer, Sums> =
     { adapted: new Sums(), fixed: new Sums(), network: new Sums() };
   readonly #mixed = new Sums(); // the session's, for pieces with known network bits
+  readonly #all = [this.#ends, ...[this.#mixed, ...Object.values(this.#paid)].flatMap(
+    ({ units, bits }) => [units, bits])];
 
   /** `ofWords`: divide costs by words instead of bytes. */
   constructor(private readonly ofWords: boolean) {}
@@ -67,27 +79,36 @@ export class Costs {
     return last(this.#ends) || this.start;
   }
 
-  /** Adds the pieces that are new since the last call. */
-  take(pieces: Piece[]): void {
-    for (; this.#taken < pieces.length; this.#taken++) this.add(pieces[this.#taken]);
-  }
-
   /** Adds a piece after all others. A gap before it counts as unseen. */
   add(piece: Piece): void {
     if (this.#ends.length === 0) this.start = piece.offset;
     const end = piece.offset + piece.bytes;
     if (end <= this.end) return; // nothing new, or an empty chunk
     if (piece.offset > this.end) this.#push(piece.offset, 0, { bits: 0 });
-    if (piece.networkBits !== undefined) this.networkFrom ??= piece.offset;
+    if (piece.network_bits !== undefined) this.networkFrom ??= piece.offset;
     this.#push(end, this.ofWords ? piece.tokens : piece.bytes, piece);
   }
 
-  #push(end: number, units: number, cost: Pick<Piece, "bits" | "baselineBits" | "networkBits">) {
+  #push(end: number, units: number, cost: Pick<Piece, "bits" | "baseline_bits" | "network_bits">) {
     this.#ends.push([end]);
     this.#paid.adapted.push(units, cost.bits);
-    this.#paid.fixed.push(units, cost.baselineBits);
-    this.#paid.network.push(units, cost.networkBits);
-    this.#mixed.push(units, cost.networkBits === undefined ? undefined : cost.bits);
+    this.#paid.fixed.push(units, cost.baseline_bits);
+    this.#paid.network.push(units, cost.network_bits);
+    this.#mixed.push(units, cost.network_bits === undefined ? undefined : cost.bits);
+    if (this.#ends.length > pointsKept) this.#thin();
+  }
+
+  /** Keeps at most about half of the ends, evenly spread over the stream. */
+  #thin(): void {
+    const least = (this.end - this.start) / (pointsKept / 2);
+    const kept: number[] = [];
+    let next = this.start;
+    this.#ends.all.forEach((end, i, all) => {
+      if (end < next && i < all.length - 1) return;
+      kept.push(i);
+      next = end + least;
+    });
+    for (const values of this.#all) values.keep(kept);
   }
 
   /** The means of the network alone and of the session, over pieces where both are known. */
