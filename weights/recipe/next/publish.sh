@@ -15,7 +15,7 @@ mkdir -p "$work"
 
 # The statistics of gradients for the method dynamic-rms.
 [ -e "$work/default.safetensors.zst" ] || "$lmserve" tune --model "$work/last.safetensors" --methods none \
-	--statistics "$text/pieces-1" --out "$work/default.safetensors.zst"
+	--statistics "$text/pieces-2" --out "$work/default.safetensors.zst"
 
 # measure NAME TEXT FLAGS... writes NAME.json.
 measure() {
