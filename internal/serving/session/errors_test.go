@@ -36,7 +36,7 @@ func TestFullDiskFailsOnlyTheCall(t *testing.T) {
 	require.Equal(t, int64(testChunk), sum.Offset)
 	space = 1 << 20
 	score(t, mg, id, logText(3 * testChunk)[testChunk:])
-	requireFed(t, mg, id, logText(3*testChunk), "it goes on as if nothing had been")
+	requireFed(t, mg, id, logText(3*testChunk), "the failed call leaves no trace")
 }
 
 func TestDamageSaysWhereItIs(t *testing.T) {

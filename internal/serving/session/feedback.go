@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -106,22 +107,21 @@ func (mg *Manager) Incidents(ctx context.Context, who Caller, id string) (Incide
 func (mg *Manager) GiveFeedback(
 	ctx context.Context, who Caller, id string, r FeedbackRequest,
 ) (IncidentList, error) {
-	return mg.incidents(ctx, who, id, func(s *session) (err error) {
+	return mg.incidents(ctx, who, id, func(s *session) error {
+		feedback, err := withFeedback(s.Feedback, r, s.stream.Incidents())
+		if err != nil {
+			return err
+		}
 		next := s.head
-		next.Feedback, err = withFeedback(s.Feedback, r, s.stream.Incidents())
-		if err == nil {
-			err = mg.index.checkHead(s, &next)
+		next.Feedback = feedback
+		if err := cmp.Or(mg.index.checkHead(s, &next), s.alive()); err != nil {
+			return err
 		}
-		if err == nil {
-			err = s.alive()
+		if err := s.setHeadLocked(ctx, &next); err != nil {
+			return err
 		}
-		if err == nil {
-			err = s.setHeadLocked(ctx, &next)
-		}
-		if err == nil { // the verdict may begin or end an alert
-			s.tellIncidentsLocked()
-		}
-		return err
+		s.tellIncidentsLocked() // the verdict may begin or end an alert
+		return nil
 	})
 }
 

@@ -138,18 +138,7 @@ func TestHandOverEndsWhileStoreHangs(t *testing.T) {
 	for range 2 * handOverMax {
 		score(t, mg, create(t, mg, CreateRequest{}), "text")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		mg.HandOver(ctx)
-	}()
-	select {
-	case <-done:
-	case <-time.After(10 * time.Second):
-		t.Fatal("HandOver waits for the store")
-	}
+	<-requireHandOver(t, mg, 100*time.Millisecond)
 	require.Empty(t, reported, "the sessions become free when the server leaves")
 }
 
@@ -161,19 +150,27 @@ func TestHandOverEndsWhileSnapshotsAreSlow(t *testing.T) {
 	score(t, mg, id, "text")
 	withSession(t, mg, id, func(s *session) { s.replayCost = replayWorth })
 	mg.engine.snapshots.slots <- struct{}{}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
+	done := requireHandOver(t, mg, 10*time.Millisecond)
+	<-mg.engine.snapshots.slots
+	<-done
+	require.False(t, mg.Holds(id))
+}
+
+// requireHandOver hands over all sessions, with a deadline. It requires that HandOver ends soon
+// after the deadline. The returned channel is closed when HandOver ends.
+func requireHandOver(t *testing.T, mg *Manager, deadline time.Duration) <-chan struct{} {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		defer cancel()
 		mg.HandOver(ctx)
 	}()
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
-		t.Error("HandOver waits for a slot")
+		t.Error("HandOver waits beyond its deadline")
 	}
-	<-mg.engine.snapshots.slots
-	<-done
-	require.False(t, mg.Holds(id))
+	return done
 }

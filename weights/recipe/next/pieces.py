@@ -13,7 +13,7 @@ import sys
 PIECE = 32 << 10  # bytes of a piece, at most
 
 # The share of each domain in four times the text of the first reading: less of the large domains of
-# MORE, so that no kind of text rules, and less of TRAIN, which the model has read before.
+# MORE, so that no kind of text dominates, and less of TRAIN, which the model has read before.
 MORE = {"books-en": .6, "books-intl": .6, "docs-intl": .39, "logs": .36, "data": .36,
         "latex": .99, "man": .99, "proposals": .99}
 MORE_REST = .9

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Goes on with the training of the default model: read.sh LMSERVE TRAIN MORE VALID WORK READING STEPS.
+# Continues the training of the default model: read.sh LMSERVE TRAIN MORE VALID WORK READING STEPS.
 # LMSERVE is the program; TRAIN, MORE and VALID are folders of text with a folder for each domain.
 # READING is 1 (4,190 steps) or 2 (2,800 steps). After an interruption the same command continues.
 # The second reading begins with soup.safetensors.zst, which average.py made (README.md). This file
