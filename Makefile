@@ -67,9 +67,9 @@ pictures: build ## render the documentation's pictures of the page again (needs 
 	mkdir -p docs/pictures
 	LMSERVE_PICTURES=$(CURDIR)/docs/pictures $(GO) test ./internal/lab/demo -run Pictures -count=1 -timeout 1h
 
-default-model: build ## make the embedded model again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (many hours)
-	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }
-	sh weights/recipe/make.sh bin/lmserve "$(TEXT)" "$(VALID)" "$(WORK)"
+default-model: build ## make the embedded model again, in WORK, with TEXT=DIR MORE=DIR VALID=DIR WORK=DIR (a day)
+	@test -n "$(TEXT)" -a -n "$(MORE)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR MORE=DIR VALID=DIR WORK=DIR"; exit 2; }
+	sh weights/recipe/make.sh bin/lmserve "$(TEXT)" "$(MORE)" "$(VALID)" "$(WORK)"
 
 swift-model: build ## make the embedded model for streams again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (hours)
 	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make swift-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }

@@ -14,7 +14,7 @@ const DefaultName = "default"
 // DefaultHash and DefaultWeights are the hash and the number of weights of the default embedded
 // model. With them, callers need not read the model. A test compares both constants with the file.
 const (
-	DefaultHash    = "b735b44453f9ae4284712c2f3c6a48cf66c1493c5dea663bd0a5e755777af22a"
+	DefaultHash    = "a9e2c1363f2c4ec12cfa34c6d483f1b0ce472dbfff47a2b844bc55db5952098a"
 	DefaultWeights = 4403968
 )
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes the default model: make.sh LMSERVE TEXT VALID WORK. LMSERVE is the program; TEXT and VALID
-# are folders of text, with a folder in them for each domain. Each step is a run of lmserve, and
-# leaves its model, checkpoints, metrics and report in WORK. After an interruption the same command
-# goes on where it was.
+# Makes the default model: make.sh LMSERVE TEXT MORE VALID WORK. LMSERVE is the program; TEXT, MORE
+# and VALID are folders of text, with a folder in them for each domain. Each step is a run of
+# lmserve, and leaves its model, checkpoints, metrics and report in WORK. After an interruption the
+# same command continues.
 set -eu
-lmserve=$1 text=$2 valid=$3 work=$4
+lmserve=$1 text=$2 more=$3 valid=$4 work=$5
 recipe=$(dirname "$0")
 mkdir -p "$work"
 
@@ -68,5 +68,29 @@ run all --phase pretrain --init "$work/alone.safetensors" --config "$recipe/long
 run after --phase meta --init "$work/all.safetensors" --config default --companion --companion-alone --chunk 128 \
 	--meta-steps 1200 --meta-lr 0.001 --seed 6 --valid-bytes 8192 --valid-every -1 --store bf16
 
+# The slow weights read a part of TEXT and MORE at a constant rate. The average of their checkpoints,
+# and of the weights before, takes the place of a falling rate.
+[ -e "$work/text/domains" ] || "$recipe/pieces.py" "$text" "$more" "$work/text"
+reading="--phase pretrain --config $recipe/long.json --batch 32 --warmup 60 --companion-share 0.6 --valid-bytes 8192 --valid-every -1"
+average=".35:$work/after.safetensors"
+for steps in $(seq 1000 100 4100) 4190; do
+	run further-$steps $reading --data "$work/text/pieces-1" --init "$work/after.safetensors" --steps $steps \
+		--lr 0.0013 --schedule constant --seed 21 --checkpoints "$work/further"
+	[ -e "$work/further/$steps.safetensors" ] || cp "$work/further/last.safetensors" "$work/further/$steps.safetensors"
+	average="$average .02:$work/further/$steps.safetensors"
+done
+[ -e "$work/average.safetensors" ] || "$recipe/average.py" "$work/after.safetensors" "$work/average.safetensors" $average
+
+# They read another part, half of it prose, which the part before had too little of. A mix of old and
+# new weights is better than both.
+run again $reading --data "$work/text/pieces-2" --init "$work/average.safetensors" --steps 2800 --lr 0.001 --seed 22 --store bf16
+[ -e "$work/mix.safetensors" ] || "$recipe/average.py" "$work/after.safetensors" "$work/mix.safetensors" \
+	.6:"$work/again.safetensors" .2:"$work/average.safetensors" .2:"$work/after.safetensors"
+
+# The meta-learners follow them, with longer pieces of text, and with all code as one domain.
+run last --phase meta --init "$work/mix.safetensors" --data "$work/text/domains" --config default --companion \
+	--companion-alone --chunk 128 --meta-steps 2000 --meta-lr 0.001 --seed 7 --valid-bytes 8192 --valid-every -1 --store bf16
+
 # Last come the statistics of gradients that the method dynamic-rms needs.
-"$lmserve" tune --model "$work/after.safetensors" --methods none --statistics "$text" --out "$work/default.safetensors.zst"
+"$lmserve" tune --model "$work/last.safetensors" --methods none --statistics "$work/text/pieces-2" \
+	--out "$work/default.safetensors.zst"
