@@ -137,7 +137,7 @@ func ExampleClient_CompleteStream() {
 		}
 	}
 	// Output:
-	// see th
+	// the sh
 	// length after 7 tokens
 }
 
