@@ -71,19 +71,24 @@ run after --phase meta --init "$work/all.safetensors" --config default --compani
 # The slow weights read a part of TEXT and MORE at a constant rate. The average of their checkpoints,
 # and of the weights before, takes the place of a falling rate.
 [ -e "$work/text/domains" ] || "$recipe/pieces.py" "$text" "$more" "$work/text"
-reading="--phase pretrain --config $recipe/long.json --batch 32 --warmup 60 --companion-share 0.6 --valid-bytes 8192 --valid-every -1"
-average=".35:$work/after.safetensors"
+read_part() {
+	name=$1 part=$2
+	shift 2
+	run "$name" --phase pretrain --data "$work/text/pieces-$part" --config "$recipe/long.json" --batch 32 --warmup 60 \
+		--companion-share 0.6 --valid-bytes 8192 --valid-every -1 "$@"
+}
+set -- .35:"$work/after.safetensors"
 for steps in $(seq 1000 100 4100) 4190; do
-	run further-$steps $reading --data "$work/text/pieces-1" --init "$work/after.safetensors" --steps $steps \
-		--lr 0.0013 --schedule constant --seed 21 --checkpoints "$work/further"
+	read_part "further-$steps" 1 --init "$work/after.safetensors" --steps "$steps" --lr 0.0013 --schedule constant --seed 21 \
+		--checkpoints "$work/further"
 	[ -e "$work/further/$steps.safetensors" ] || cp "$work/further/last.safetensors" "$work/further/$steps.safetensors"
-	average="$average .02:$work/further/$steps.safetensors"
+	set -- "$@" .02:"$work/further/$steps.safetensors"
 done
-[ -e "$work/average.safetensors" ] || "$recipe/average.py" "$work/after.safetensors" "$work/average.safetensors" $average
+[ -e "$work/average.safetensors" ] || "$recipe/average.py" "$work/after.safetensors" "$work/average.safetensors" "$@"
 
-# They read another part, half of it prose, which the part before had too little of. A mix of old and
-# new weights is better than both.
-run again $reading --data "$work/text/pieces-2" --init "$work/average.safetensors" --steps 2800 --lr 0.001 --seed 22 --store bf16
+# They read another part. Over half of it is prose, of which the part before had too little. An
+# average of old and new weights is better than both.
+read_part again 2 --init "$work/average.safetensors" --steps 2800 --lr 0.001 --seed 22 --store bf16
 [ -e "$work/mix.safetensors" ] || "$recipe/average.py" "$work/after.safetensors" "$work/mix.safetensors" \
 	.6:"$work/again.safetensors" .2:"$work/average.safetensors" .2:"$work/after.safetensors"
 

@@ -12,31 +12,24 @@ import sys
 
 PIECE = 32 << 10  # bytes of a piece, at most
 
-# The share of each domain in four times the text of the first reading: less of the large domains of
-# MORE, so that no kind of text dominates, and less of TRAIN, which the model has read before.
-MORE = {"books-en": .6, "books-intl": .6, "docs-intl": .39, "logs": .36, "data": .36,
-        "latex": .99, "man": .99, "proposals": .99}
-MORE_REST = .9
-TRAIN = {"speeches": .45, "wiki-markup": .45, "law-de": .45}
-TRAIN_REST = .24
-
-# The share of each domain in the second reading. Half of its text is prose, because prose became
-# worse in the first reading.
-MORE_2 = {"books-en": .25, "books-intl": .25, "docs-intl": .08, "docs": .18, "logs": .05,
-          "data": .06, "git-log": .2, "html": .2, "man": .2, "latex": .25, "proposals": .35}
-MORE_2_REST = .1
-TRAIN_2 = {"wiki-markup": .6, "speeches": .5, "books-en": .08, "books-intl": .1, "law-de": .15,
-           "poetry-zh-json": .2}
-TRAIN_2_REST = .06
-
-# The share of each domain in the third reading. It has more of the text that TRAIN has little of, and
-# that the model began to forget: laws, and documentation in other languages.
-MORE_3 = {"books-en": .14, "books-intl": .15, "docs-intl": .05, "docs": .08, "logs": .03,
-          "data": .04, "git-log": .1, "html": .1, "man": .1, "latex": .2, "proposals": .3}
-MORE_3_REST = .05
-TRAIN_3 = {"law-de": .6, "docs-intl": .5, "wiki-markup": .4, "speeches": .3, "books-intl": .15,
-           "latex": .3, "books-en": .05, "docs": .08, "proposals": .08}
-TRAIN_3_REST = .06
+# The share of each domain that a reading takes from TRAIN and from MORE; None is for all other domains.
+# The first reading takes a quarter of these shares, and each reading only what is left. The model had
+# read TRAIN before. In the first reading no kind of text dominates. Over half of the second one is
+# prose, which became worse in the first. The third has more of the kinds of TRAIN that the model began
+# to forget, such as laws and documentation in other languages.
+READINGS = [
+    ({"speeches": .45, "wiki-markup": .45, "law-de": .45, None: .24},
+     {"books-en": .6, "books-intl": .6, "docs-intl": .39, "logs": .36, "data": .36, "latex": .99,
+      "man": .99, "proposals": .99, None: .9}),
+    ({"wiki-markup": .6, "speeches": .5, "books-en": .08, "books-intl": .1, "law-de": .15,
+      "poetry-zh-json": .2, None: .06},
+     {"books-en": .25, "books-intl": .25, "docs-intl": .08, "docs": .18, "logs": .05, "data": .06,
+      "git-log": .2, "html": .2, "man": .2, "latex": .25, "proposals": .35, None: .1}),
+    ({"law-de": .6, "docs-intl": .5, "wiki-markup": .4, "speeches": .3, "books-intl": .15,
+      "latex": .3, "books-en": .05, "docs": .08, "proposals": .08, None: .06},
+     {"books-en": .14, "books-intl": .15, "docs-intl": .05, "docs": .08, "logs": .03, "data": .04,
+      "git-log": .1, "html": .1, "man": .1, "latex": .2, "proposals": .3, None: .05}),
+]
 
 # Documents that are never read, to measure long sessions and typing with.
 UNREAD = set("""
@@ -68,12 +61,20 @@ def drawn(name, purpose):
     return int.from_bytes(digest[:6], "big") / (1 << 48)
 
 
+def reading_of(part, domain, source):
+    """Returns the number of the reading that takes a part of a document, or None."""
+    for n, purpose in enumerate(["share", "second", "third"]):
+        shares = READINGS[n][source]
+        taken = drawn(part, purpose) < shares.get(domain, shares[None])
+        if taken and (n > 0 or drawn(part, "quarter") < .25):
+            return n + 1
+    return None
+
+
 def main():
     _, train, more, out = sys.argv
     read = 0
-    for folder, shares, rest, shares_2, rest_2, shares_3, rest_3 in (
-            (train, TRAIN, TRAIN_REST, TRAIN_2, TRAIN_2_REST, TRAIN_3, TRAIN_3_REST),
-            (more, MORE, MORE_REST, MORE_2, MORE_2_REST, MORE_3, MORE_3_REST)):
+    for source, folder in enumerate([train, more]):
         for domain in sorted(os.listdir(folder)):
             if not os.path.isdir(os.path.join(folder, domain)):
                 continue
@@ -93,14 +94,8 @@ def main():
                     text = file.read()
                 for i, piece in enumerate(cuts(text)):
                     part = f"{name}-{i:02}"
-                    if (drawn(part, "share") < shares.get(domain, rest) and
-                            drawn(part, "quarter") < .25):
-                        reading = 1
-                    elif drawn(part, "second") < shares_2.get(domain, rest_2):
-                        reading = 2
-                    elif drawn(part, "third") < shares_3.get(domain, rest_3):
-                        reading = 3
-                    else:
+                    reading = reading_of(part, domain, source)
+                    if not reading:
                         continue
                     at = os.path.join(out, f"pieces-{reading}", domain)
                     os.makedirs(at, exist_ok=True)
