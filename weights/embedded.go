@@ -14,7 +14,7 @@ const DefaultName = "default"
 // DefaultHash and DefaultWeights are the hash and the number of weights of the default embedded
 // model. With them, callers need not read the model. A test compares both constants with the file.
 const (
-	DefaultHash    = "a9e2c1363f2c4ec12cfa34c6d483f1b0ce472dbfff47a2b844bc55db5952098a"
+	DefaultHash    = "bae852b5cb393eb93903c18d5c66c82130f7a9c7425cf24ba5d10ca1f612c8b7"
 	DefaultWeights = 4403968
 )
 

@@ -77,6 +77,11 @@ read_part() {
 	run "$name" --phase pretrain --data "$work/text/pieces-$part" --config "$recipe/long.json" --batch 32 --warmup 60 \
 		--companion-share 0.6 --valid-bytes 8192 --valid-every -1 "$@"
 }
+average() {
+	out=$1
+	shift
+	[ -e "$work/$out.safetensors" ] || "$recipe/average.py" "$work/after.safetensors" "$work/$out.safetensors" "$@"
+}
 set -- .35:"$work/after.safetensors"
 for steps in $(seq 1000 100 4100) 4190; do
 	read_part "further-$steps" 1 --init "$work/after.safetensors" --steps "$steps" --lr 0.0013 --schedule constant --seed 21 \
@@ -84,16 +89,18 @@ for steps in $(seq 1000 100 4100) 4190; do
 	[ -e "$work/further/$steps.safetensors" ] || cp "$work/further/last.safetensors" "$work/further/$steps.safetensors"
 	set -- "$@" .02:"$work/further/$steps.safetensors"
 done
-[ -e "$work/average.safetensors" ] || "$recipe/average.py" "$work/after.safetensors" "$work/average.safetensors" "$@"
+average average "$@"
 
-# They read another part. Over half of it is prose, of which the part before had too little. An
-# average of old and new weights is better than both.
+# They read three more parts. After each, an average of new and old weights is better than both.
 read_part again 2 --init "$work/average.safetensors" --steps 2800 --lr 0.001 --seed 22 --store bf16
-[ -e "$work/mix.safetensors" ] || "$recipe/average.py" "$work/after.safetensors" "$work/mix.safetensors" \
-	.6:"$work/again.safetensors" .2:"$work/average.safetensors" .2:"$work/after.safetensors"
+average again-mix .6:"$work/again.safetensors" .2:"$work/average.safetensors" .2:"$work/after.safetensors"
+read_part third 3 --init "$work/again-mix.safetensors" --steps 1400 --warmup 40 --lr 0.0008 --seed 23 --store bf16
+average third-mix .6:"$work/third.safetensors" .4:"$work/again-mix.safetensors"
+read_part fourth 4 --init "$work/third-mix.safetensors" --steps 3200 --warmup 40 --lr 0.001 --seed 24 --store bf16
+average fourth-mix .4:"$work/fourth.safetensors" .4:"$work/third-mix.safetensors" .2:"$work/again-mix.safetensors"
 
 # The meta-learners follow them, with longer pieces of text, and with all code as one domain.
-run last --phase meta --init "$work/mix.safetensors" --data "$work/text/domains" --config default --companion \
+run last --phase meta --init "$work/fourth-mix.safetensors" --data "$work/text/domains" --config default --companion \
 	--companion-alone --chunk 128 --meta-steps 2000 --meta-lr 0.001 --seed 7 --valid-bytes 8192 --valid-every -1 --store bf16
 
 # Last come the statistics of gradients that the method dynamic-rms needs.

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the text of three readings: pieces.py TRAIN MORE OUT.
+"""Makes the text of four readings: pieces.py TRAIN MORE OUT.
 
-TRAIN and MORE are folders of documents, with a folder for each domain. OUT/pieces-1, OUT/pieces-2
-and OUT/pieces-3 get pieces of the documents, cut at the ends of lines: a share of each domain,
-drawn by a hash of their names, so that they are the same each time. No piece is in two folders.
+TRAIN and MORE are folders of documents, with a folder for each domain. OUT/pieces-1 to OUT/pieces-4
+get pieces of the documents, cut at the ends of lines: a share of each domain, drawn by a hash of
+their names, so that they are the same each time. No piece is in two folders.
 OUT/domains gets links to the documents, all code as one domain, for the meta-learners.
 """
 import hashlib
@@ -16,7 +16,7 @@ PIECE = 32 << 10  # bytes of a piece, at most
 # The first reading takes a quarter of these shares, and each reading only what is left. The model had
 # read TRAIN before. In the first reading no kind of text dominates. Over half of the second one is
 # prose, which became worse in the first. The third has more of the kinds of TRAIN that the model began
-# to forget, such as laws and documentation in other languages.
+# to forget, such as laws and documentation in other languages. The fourth has some of every kind.
 READINGS = [
     ({"speeches": .45, "wiki-markup": .45, "law-de": .45, None: .24},
      {"books-en": .6, "books-intl": .6, "docs-intl": .39, "logs": .36, "data": .36, "latex": .99,
@@ -29,6 +29,10 @@ READINGS = [
       "latex": .3, "books-en": .05, "docs": .08, "proposals": .08, None: .06},
      {"books-en": .14, "books-intl": .15, "docs-intl": .05, "docs": .08, "logs": .03, "data": .04,
       "git-log": .1, "html": .1, "man": .1, "latex": .2, "proposals": .3, None: .05}),
+    ({"law-de": .5, "docs-intl": .3, "wiki-markup": .5, "speeches": .5, "books-intl": .2,
+      "latex": .2, None: .1},
+     {"books-en": .35, "books-intl": .35, "docs-intl": .12, "docs": .3, "logs": .13, "data": .15,
+      "git-log": .3, "html": .3, "man": .3, "latex": .5, "proposals": .5, None: .2}),
 ]
 
 # Documents that are never read, to measure long sessions and typing with.
@@ -63,7 +67,7 @@ def drawn(name, purpose):
 
 def reading_of(part, domain, source):
     """Returns the number of the reading that takes a part of a document, or None."""
-    for n, purpose in enumerate(["share", "second", "third"]):
+    for n, purpose in enumerate(["share", "second", "third", "fourth"]):
         shares = READINGS[n][source]
         taken = drawn(part, purpose) < shares.get(domain, shares[None])
         if taken and (n > 0 or drawn(part, "quarter") < .25):
