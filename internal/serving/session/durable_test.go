@@ -485,6 +485,24 @@ func TestExpiredSessionsLeaveTheStore(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrNotFound)
 }
 
+func TestSessionWithoutItsModelDoesNotExpire(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{})
+	defer func() { sv.stop() }()
+	id := create(t, sv.mg, CreateRequest{TTL: time.Minute})
+	score(t, sv.mg, id, "text")
+	own := sv.model
+	sv.model = staticModel(t)
+	sv.restart()
+	sv.mg.engine.clock.read = func() time.Time { return time.Now().Add(time.Hour) }
+	page, _, _ := sv.mg.List(Caller{}, "", 0)
+	require.Len(t, page, 1)
+	require.ErrorAs(t, page[0].Err, new(*ModelError))
+	sv.model = own
+	sv.restart()
+	require.Equal(t, time.Minute, get(t, sv.mg, id).TTL)
+	score(t, sv.mg, id, "more")
+}
+
 func TestClosedStoreEndsRequestsAsDraining(t *testing.T) {
 	store := storage.NewMemory()
 	mg := newManager(t, Options{Store: store})

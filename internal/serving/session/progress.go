@@ -84,14 +84,13 @@ func readStored(served models, found storage.Session) storedSession {
 			k.lastUsed = at
 		}
 	}
-	if found.Err != nil {
-		k.TTL = 0 // Nobody can use an unusable session, so it does not expire.
-		return k
-	}
 	// An incomplete session is not checked, because the next start of the server deletes the
 	// session.
-	if h.Complete {
+	if k.bad == nil && h.Complete {
 		k.bad = h.suits(served, found)
+	}
+	if k.bad != nil {
+		k.TTL = 0 // Nobody can use an unusable session, so it does not expire.
 	}
 	return k
 }
