@@ -21,7 +21,7 @@ func newModels() *cobra.Command {
 	var measure, asJSON bool
 	var seconds float64
 	c := &cobra.Command{
-		Use:   "models [NAME|FILE]...",
+		Use:   "models [FILE]...",
 		Short: "List the available models with sizes, bits and speed",
 		Long: `List the models embedded in the program, model files (NAME.safetensors.zst or
 NAME.safetensors) beside the program or in share/lmserve of its installation prefix, and

@@ -46,7 +46,7 @@ current settings, as long as the score improves.
 
 dynamic-rms needs statistics of gradients on training text; --statistics gathers them
 first if the model has none. --methods none gathers the statistics alone, for example
-for 'lmserve train --normalize'.`,
+for 'lmserve train --normalize', and needs no --data.`,
 		Example: `  lmserve tune --data valid --statistics train --out tuned.safetensors.zst
   lmserve tune --data valid --methods cache --model mine.safetensors --out tuned.safetensors`,
 		Args: cobra.NoArgs,
@@ -103,9 +103,11 @@ func (t *tuning) check() error {
 		return fmt.Errorf("--methods is empty, expected %s, or %s",
 			strings.Join(tune.Methods(), ", "), methodsNone)
 	}
-	if t.data == "" && t.methods != nil || t.out == "" {
-		return errors.New("--data or --out is missing, expected both: a directory of documents " +
-			"and a file for the model")
+	if t.data == "" && t.methods != nil {
+		return errors.New("--data is missing, expected a directory of documents")
+	}
+	if t.out == "" {
+		return errors.New("--out is missing, expected a file for the model")
 	}
 	for _, method := range t.methods {
 		if !slices.Contains(tune.Methods(), method) {
