@@ -247,6 +247,20 @@ func TestEvalInterrupted(t *testing.T) {
 	}
 }
 
+func TestEvalKeepsWhatItScoredBeforeADocumentThatIsGone(t *testing.T) {
+	telling(t, time.Millisecond, time.Millisecond)
+	first := "a\r\n.txt"
+	dir := documentsOf(t, map[string]string{first: strings.Repeat("some text\n", 20000),
+		"b": "other"})
+	remove := func() { _ = os.Remove(filepath.Join(dir, "b")) }
+	var out, log bytes.Buffer
+	require.Equal(t, exitFailure, run(t.Context(), []string{"eval", "--model", randomModel(t),
+		"--data", dir, "--methods", "static"}, nil, &out, &interruptAt{&log, " % of ", remove}))
+	require.Contains(t, log.String(), filepath.Join(dir, "b"))
+	require.Contains(t, out.String(), "1 document (interrupted; not all documents were scored)")
+	require.Contains(t, out.String(), `a\r\n.txt`, "no name controls the terminal")
+}
+
 func TestEvalDrawsAChart(t *testing.T) {
 	dir := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 60)})
 	svg, picture := filepath.Join(t.TempDir(), "chart.svg"), filepath.Join(t.TempDir(), "chart.png")

@@ -48,7 +48,7 @@ func printPartial(text *bytes.Buffer, res eval.Result) {
 	}
 	p := res.Partial
 	fmt.Fprintf(text, "scored in part, and not included in the totals: %s, of %d "+
-		"bytes\n", p.Name, p.Bytes)
+		"bytes\n", printableLine(p.Name), p.Bytes)
 	for _, s := range p.Scores {
 		if res.Words {
 			fmt.Fprintf(text, "%s: %.2f over the first %d tokens\n", s.Method, s.Perplexity,
@@ -65,12 +65,12 @@ func printDocuments(text *bytes.Buffer, res eval.Result) {
 	t := evalTable{columns, len(res.Methods), res.Words}
 	t.row(t.unit()+"s", "document", res.Methods)
 	for _, d := range res.Documents {
-		t.part(d.Name, d)
+		t.part(printableLine(d.Name), d)
 	}
 	t.blank()
 	if len(res.Domains) > 1 {
 		for _, d := range res.Domains {
-			t.part(fmt.Sprintf("%s, %s", d.Name, documents(d.Documents)), d)
+			t.part(fmt.Sprintf("%s, %s", printableLine(d.Name), documents(d.Documents)), d)
 		}
 		t.blank()
 	}

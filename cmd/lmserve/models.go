@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -53,6 +54,9 @@ session with default settings scores and learns.`,
 			list := []listedModel{}
 			for _, p := range places {
 				about, m, err := listModel(&flags, p)
+				if errors.As(err, new(usageError)) {
+					return err
+				}
 				if err != nil {
 					about.Error = err.Error()
 				} else if measure {
@@ -120,7 +124,7 @@ type measuredBits struct {
 // description has only the name and the place.
 func listModel(flags *modelFlags, p model.Place) (about listedModel, m *model.Model, err error) {
 	about = listedModel{Name: p.Name, Place: p.String()}
-	if m, err = p.Load(); err == nil {
+	if m, err = p.Load(); err == nil && !m.Uniform { // without a network, the flags change nothing
 		m, err = flags.use(m)
 	}
 	if err != nil {

@@ -55,6 +55,11 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
+// printableLine is printable for a text in one line: it also escapes tabs and newlines.
+func printableLine(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(printable(text))
+}
+
 // printable escapes all unprintable characters except tabs and newlines. Otherwise, text and names
 // of files could control the terminal.
 func printable(text string) string {

@@ -217,6 +217,9 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	_, stderr, code := lmserve("", "models", "none")
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "no model of this name")
+	_, stderr, code = lmserve("", "models", "--mem-len", "-1")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "mem_len is -1")
 }
 
 func TestCommandsTakeAModelByItsName(t *testing.T) {

@@ -34,13 +34,17 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 			p := newProgress(c, "check")
 			defer p.end()
 			tell := func(err error) {
+				foreign := errors.As(err, new(*session.ModelError))
+				if foreign {
+					err = fmt.Errorf("%w; give the model's file by --model", err)
+				}
 				// the check of files and the check of sessions may find the same damage
 				if slices.Contains(found, err.Error()) {
 					return
 				}
 				found = append(found, err.Error())
 				var where *storage.CorruptError
-				if !errors.As(err, &where) || !where.Stray {
+				if stray := errors.As(err, &where) && where.Stray; !foreign && !stray {
 					damaged++
 				}
 				if !asJSON {

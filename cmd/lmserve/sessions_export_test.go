@@ -138,6 +138,10 @@ func TestCheckFindsTheModelsOfAllSessions(t *testing.T) {
 	require.Contains(t, out, "2 sessions, 0 findings")
 	out = must(t, "", "sessions", "replay", "--data-dir", dir, "--model", file)
 	require.Equal(t, 2, strings.Count(out, "all bit-identical"), out)
+
+	out = must(t, "", "sessions", "check", "--data-dir", dir)
+	require.Contains(t, out, "2 sessions, 1 findings", "a session without its model is not damaged")
+	require.Contains(t, out, "; give the model's file by --model")
 }
 
 func TestStoredSessionsNameTheirModel(t *testing.T) {

@@ -240,7 +240,10 @@ func (t *training) run(c *cobra.Command) error {
 	if quiet, _ := c.Flags().GetBool(quietName); !quiet {
 		t.Progress = c.ErrOrStderr()
 	}
-	var err error
+	err := cmp.Or(t.Outside("Page", t.Page), t.Outside("Metrics", t.Metrics))
+	if err != nil {
+		return trainError(err)
+	}
 	if t.Observer, err = report.New(t.reporting); err != nil {
 		return trainError(err)
 	}

@@ -164,6 +164,10 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 		"--vocab-size is 2, expected 3 to 16777216, or 0": {"--tokenizer", "words", "--phase",
 			"pretrain", "--vocab-size", "2"},
 		"neither --out nor --checkpoints": {"--out", ""},
+		"--report is " + filepath.Join(data, "r") + ", expected a path outside of ": {"--report",
+			filepath.Join(data, "r")},
+		"--metrics is " + filepath.Join(data, "m") + ", expected a path outside of ": {"--metrics",
+			filepath.Join(data, "m")},
 	} {
 		_, stderr, code := lmserve("", append([]string{"train", "--data", data, "--out",
 			filepath.Join(t.TempDir(), "m")}, args...)...)

@@ -6,6 +6,7 @@ with the weighted average of the files' slow weights, in bfloat16.
 """
 import array
 import json
+import os
 import struct
 import sys
 
@@ -34,6 +35,11 @@ def slow_names(tensors):
             ["crit.out_layers.0.bias"])
 
 
+def check_type(path, tensors, name):
+    if tensors[name]["dtype"] != "BF16":
+        sys.exit(f"{path}: tensor {name} has the type {tensors[name]['dtype']}, expected BF16")
+
+
 def slow_weights(path):
     """Returns the slow weights of a model or of a checkpoint."""
     _, tensors, data = load(path)
@@ -43,6 +49,7 @@ def slow_weights(path):
         weights.frombytes(data[start:end])
         return weights
     for name in slow_names(tensors):
+        check_type(path, tensors, name)
         start, end = tensors[name]["data_offsets"]
         wide = bytearray(2 * (end - start))
         wide[2::4], wide[3::4] = data[start:end:2], data[start + 1:end:2]
@@ -63,13 +70,15 @@ def main():
     head, tensors, data = load(model)
     taken = 0
     for name in slow_names(tensors):
+        check_type(model, tensors, name)
         start, end = tensors[name]["data_offsets"]
         data[start:end] = narrow[taken:taken + end - start]
         taken += end - start
     if taken != len(narrow):
         sys.exit(f"{model}: {taken // 2} slow weights, expected {len(narrow) // 2}")
-    with open(out, "wb") as file:
+    with open(out + ".part", "wb") as file:
         file.write(head + data)
+    os.replace(out + ".part", out)
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	for i, f := range files {
 		text, err := read(f)
 		if err != nil {
-			return Result{}, err
+			return e.interrupted(dir, err)
 		}
 		if i == 0 {
 			e.warm(text)

@@ -24,6 +24,7 @@ const (
 	keyPosition     = "lmserve.position"
 	keyPhase        = "lmserve.phase"
 	keyNumerics     = "lmserve.numerics"
+	keyHash         = "lmserve.hash" // weights.File.Hash without this key
 )
 
 const lastName = "last.safetensors"

@@ -278,6 +278,8 @@ func TestDirectoriesAndFilesAreToldApart(t *testing.T) {
 			": found a directory, expected a regular file"},
 		"out": {func(o *train.Options) { o.Out = dir }, dir +
 			" is a directory, expected the name of a file to write"},
+		"device": {func(o *train.Options) { o.Out = os.DevNull }, os.DevNull +
+			" is a device or a pipe, expected the name of a file to write"},
 		"report": {func(o *train.Options) { reported(o, report.Options{Page: dir}) }, dir +
 			" is a directory, expected the name of a file to write"},
 		"metrics": {func(o *train.Options) { reported(o, report.Options{Metrics: dir}) }, dir +

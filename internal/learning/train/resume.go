@@ -33,6 +33,12 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 		return nil, fmt.Errorf("%w %s: metadata %s is %q, expected %q: is the file a model?",
 			ErrCheckpoint, path, checkpointKind, v, checkpointValue)
 	}
+	have := f.Metadata[keyHash]
+	delete(f.Metadata, keyHash)
+	if want := f.Hash(); have != want {
+		return nil, fmt.Errorf("%w %s: the file is damaged: metadata %s is %q, expected %q",
+			ErrCheckpoint, path, keyHash, have, want)
+	}
 	c := &checkpoint{path: path, file: f}
 	var at position
 	if c.getJSON(keyPosition, &at); c.err != nil {

@@ -136,12 +136,27 @@ func TestDamagedCheckpointsAreRefused(t *testing.T) {
 	last := filepath.Join(o.Dir, lastName)
 	whole, err := os.ReadFile(last)
 	require.NoError(t, err)
+	// changed replaces a text in the checkpoint's header, and corrects the checkpoint's hash.
+	changed := func(old, new string) []byte {
+		f, err := weights.Read(bytes.NewReader(bytes.Replace(whole, []byte(old), []byte(new), 1)),
+			weights.Limits{})
+		require.NoError(t, err)
+		delete(f.Metadata, keyHash)
+		f.Metadata[keyHash] = f.Hash()
+		var text bytes.Buffer
+		require.NoError(t, weights.Write(&text, f))
+		return text.Bytes()
+	}
+	flipped := bytes.Clone(whole)
+	flipped[len(flipped)-1] ^= 1
 	for name, text := range map[string][]byte{
-		"truncated": whole[:len(whole)/2], "empty": {}, "no checkpoint": bytes.Replace(whole,
-			[]byte(checkpointKind), []byte("lmserve.something!"), 1),
-		"a tensor is missing": bytes.Replace(whole, []byte(`"adam.m"`), []byte(`"adam.q"`), 1),
-		"another phase": bytes.Replace(whole, []byte(`{\"phase\":\"pretrain\",\"step\"`),
-			[]byte(`{\"phase\":\"pretrans\",\"step\"`), 1),
+		"a bit of a number":   flipped,
+		"truncated":           whole[:len(whole)/2],
+		"empty":               {},
+		"no checkpoint":       changed(checkpointKind, "lmserve.something!"),
+		"a tensor is missing": changed(`"adam.m"`, `"adam.q"`),
+		"another phase": changed(`{\"phase\":\"pretrain\",\"step\"`,
+			`{\"phase\":\"pretrans\",\"step\"`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.False(t, bytes.Equal(text, whole))

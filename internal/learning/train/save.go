@@ -28,6 +28,7 @@ func (r *runner) save(p stepper) error {
 	c.putJSON(keyPosition, r.at)
 	c.file.Metadata[keyNumerics] = r.base.Arithmetic.Numerics()
 	p.save(c)
+	c.file.Metadata[keyHash] = c.file.Hash()
 	if err := r.writeCheckpoint(c, r.file(lastName)); err != nil {
 		return err
 	}
@@ -114,8 +115,12 @@ func CanWrite(path string) error {
 	if path == "" {
 		return nil
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("train: %s is a directory, expected the name of a file to write", path)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		kind := "device or a pipe"
+		if info.IsDir() {
+			kind = "directory"
+		}
+		return fmt.Errorf("train: %s is a %s, expected the name of a file to write", path, kind)
 	}
 	probe, err := os.CreateTemp(filepath.Dir(path), ".lmserve-*")
 	if err != nil {

@@ -49,17 +49,9 @@ func (o Options) validate() error {
 	if o.Resume && o.Dir == "" {
 		return &OptionError{"Dir", "empty", "the folder of the checkpoint to resume from"}
 	}
-	for _, text := range []string{o.Data, o.Valid} {
-		want := "a path outside of " + text + ", because all files in it are text"
-		switch {
-		case text == "" || text == ValidNone:
-		case isText(text, o.Dir):
-			return &OptionError{"Dir", o.Dir, want}
-		case isText(text, o.Out):
-			return &OptionError{"Out", o.Out, want}
-		}
-	}
 	return cmp.Or(
+		o.Outside("Dir", o.Dir),
+		o.Outside("Out", o.Out),
 		within("Threads", o.Threads, 1, threadsMax),
 		within("CheckpointEvery", o.CheckpointEvery, 1, stepsMax),
 		within("Validation.Patience", o.Validation.Patience, 0, stepsMax),
@@ -73,6 +65,18 @@ func (o Options) validate() error {
 		within("Joint.Steps", o.Joint.Steps, 0, stepsMax),
 		o.Joint.SlowOptions.validate("Joint", o.Joint.Steps),
 	)
+}
+
+// Outside returns an *OptionError if the field's path is below a folder whose files are all text.
+// The files that a run writes there would be text of the run that resumes it.
+func (o *Options) Outside(field, path string) error {
+	for _, text := range []string{o.Data, o.Valid} {
+		if text != "" && text != ValidNone && isText(text, path) {
+			return &OptionError{field, path,
+				"a path outside of " + text + ", because all files in it are text"}
+		}
+	}
+	return nil
 }
 
 // isText reports whether a later run would read the file or folder at path as text of dir. Names
