@@ -147,6 +147,23 @@ func (f *modelFlags) finderOfAll() (*modelFinder, error) {
 	return x, err
 }
 
+// others returns all named models except m. A file that is not a model is left out.
+func (f *modelFlags) others(m *model.Model) (sources []*model.Source) {
+	for _, place := range model.Places(modelFolders()) {
+		source, other, err := model.NewSource(func() (*model.Model, error) {
+			other, err := place.Load()
+			if err != nil {
+				return nil, err
+			}
+			return f.use(other)
+		})
+		if err == nil && other.ID() != m.ID() {
+			sources = append(sources, source)
+		}
+	}
+	return sources
+}
+
 // find returns the model with an ID. If no model has the ID, it returns a different model; the
 // caller reports that the IDs differ. It returns an error only if it finds no model at all.
 func (x *modelFinder) find(id string) (*model.Model, error) {

@@ -162,7 +162,12 @@ func TestStoredSessionsNameTheirModel(t *testing.T) {
 	must(t, "", "sessions", "replay", "--data-dir", dir, "news")
 	file := filepath.Join(t.TempDir(), "news")
 	must(t, "", "sessions", "export", "--data-dir", dir, "news", "--out", file)
-	_, stderr, code := lmserve("", "sessions", "export", "--data-dir", dir, "--model", "default",
+	must(t, "", "sessions", "import", file, "--data-dir", dir, "--name", "twin")
+	_, stderr, code := lmserve("", "sessions", "import", file, "--data-dir", dir, "--name", "copy",
+		"--model", smallModel(t))
+	require.Zero(t, code, stderr)
+	require.Empty(t, stderr)
+	_, stderr, code = lmserve("", "sessions", "export", "--data-dir", dir, "--model", "default",
 		"news")
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "swift")

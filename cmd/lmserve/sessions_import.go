@@ -70,9 +70,13 @@ func (f *dataFlags) withManager(
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	report := func(err error) {
+		if !errors.As(err, new(*session.ModelError)) { // of other sessions in the folder
+			fmt.Fprintln(c.ErrOrStderr(), "lmserve:", err)
+		}
+	}
 	mg, err := session.NewManager(m, session.Options{Store: store, Threads: flags.threads,
-		Importing: importing,
-		Report:    func(err error) { fmt.Fprintln(c.ErrOrStderr(), "lmserve:", err) }})
+		Others: flags.others(m), Importing: importing, Report: report})
 	if err != nil {
 		return err
 	}
