@@ -71,9 +71,9 @@ default-model: build ## make the embedded model again, in WORK, with TEXT=DIR MO
 	@test -n "$(TEXT)" -a -n "$(MORE)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR MORE=DIR VALID=DIR WORK=DIR"; exit 2; }
 	sh weights/recipe/make.sh bin/lmserve "$(TEXT)" "$(MORE)" "$(VALID)" "$(WORK)"
 
-swift-model: build ## make the embedded model for streams again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (hours)
-	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make swift-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }
-	sh weights/recipe/swift/make.sh bin/lmserve "$(TEXT)" "$(VALID)" "$(WORK)"
+swift-model: build ## make the embedded model for streams again, in WORK, with TEXT=DIR MORE=DIR VALID=DIR WORK=DIR (hours)
+	@test -n "$(TEXT)" -a -n "$(MORE)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make swift-model TEXT=DIR MORE=DIR VALID=DIR WORK=DIR"; exit 2; }
+	sh weights/recipe/swift/make.sh bin/lmserve "$(TEXT)" "$(MORE)" "$(VALID)" "$(WORK)"
 
 words-model: build ## make the model of words again, in WORK, with TEXT=DIR VALID=DIR WORK=DIR (hours)
 	@test -n "$(TEXT)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make words-model TEXT=DIR VALID=DIR WORK=DIR"; exit 2; }

@@ -14,7 +14,7 @@ const DefaultName = "default"
 // DefaultHash and DefaultWeights are the hash and the number of weights of the default embedded
 // model. With them, callers need not read the model. A test compares both constants with the file.
 const (
-	DefaultHash    = "bae852b5cb393eb93903c18d5c66c82130f7a9c7425cf24ba5d10ca1f612c8b7"
+	DefaultHash    = "a2431b58498defdb500e5cc0138a7fc2bb93e500d3500d8d5e1bdcda30783313"
 	DefaultWeights = 4403968
 )
 

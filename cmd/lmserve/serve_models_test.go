@@ -195,9 +195,9 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	out := must(t, "", "models", broken)
 	for _, want := range []string{
 		`default +lmserve-default-\w+ +bytes +4\.4 M `,
-		`1\.517 a byte with companion +1\.510 a byte with companion +- +embedded`,
+		`1\.514 a byte with companion +1\.506 a byte with companion +- +embedded`,
 		`swift +lmserve-swift-\w+ +bytes +0\.593 M `,
-		`1\.783 a byte with companion +1\.777 a byte with companion +- +embedded`,
+		`1\.763 a byte with companion +1\.759 a byte with companion +- +embedded`,
 		`counts +lmserve-counts-\w+ +bytes +0 M +0\.0 MB .* - +embedded`,
 		`tiny +` + m.ID() + ` +words +0\.\d+ M .* - +- +- +`, regexp.QuoteMeta(broken) + ` +\S`,
 	} {

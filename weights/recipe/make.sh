@@ -12,6 +12,9 @@ mkdir -p "$work"
 # weights.
 unseen=--hold-out=code-asm,code-lua,code-shell,poetry-zh-json
 
+# The text of the readings after the first twelve steps.
+[ -e "$work/text" ] || "$recipe/pieces.py" "$text" "$more" "$work/text"
+
 # run STEP FLAGS... runs lmserve train, unless the model of the step is there already.
 run() {
 	step=$1
@@ -70,7 +73,6 @@ run after --phase meta --init "$work/all.safetensors" --config default --compani
 
 # The slow weights read a part of TEXT and MORE at a constant rate. The average of their checkpoints,
 # and of the weights before, takes the place of a falling rate.
-[ -e "$work/text/domains" ] || "$recipe/pieces.py" "$text" "$more" "$work/text"
 read_part() {
 	name=$1 part=$2
 	shift 2
@@ -86,21 +88,24 @@ set -- .35:"$work/after.safetensors"
 for steps in $(seq 1000 100 4100) 4190; do
 	read_part "further-$steps" 1 --init "$work/after.safetensors" --steps "$steps" --lr 0.0013 --schedule constant --seed 21 \
 		--checkpoints "$work/further"
-	[ -e "$work/further/$steps.safetensors" ] || cp "$work/further/last.safetensors" "$work/further/$steps.safetensors"
-	set -- "$@" .02:"$work/further/$steps.safetensors"
+	kept=$work/further/$steps.safetensors
+	[ -e "$kept" ] || { cp "$work/further/last.safetensors" "$kept.part" && mv "$kept.part" "$kept"; }
+	set -- "$@" .02:"$kept"
 done
 average average "$@"
 
-# They read three more parts. After each, an average of new and old weights is better than both.
+# They read four more parts. After each, an average of new and old weights is better than both.
 read_part again 2 --init "$work/average.safetensors" --steps 2800 --lr 0.001 --seed 22 --store bf16
 average again-mix .6:"$work/again.safetensors" .2:"$work/average.safetensors" .2:"$work/after.safetensors"
 read_part third 3 --init "$work/again-mix.safetensors" --steps 1400 --warmup 40 --lr 0.0008 --seed 23 --store bf16
 average third-mix .6:"$work/third.safetensors" .4:"$work/again-mix.safetensors"
 read_part fourth 4 --init "$work/third-mix.safetensors" --steps 3200 --warmup 40 --lr 0.001 --seed 24 --store bf16
 average fourth-mix .4:"$work/fourth.safetensors" .4:"$work/third-mix.safetensors" .2:"$work/again-mix.safetensors"
+read_part fifth 5 --init "$work/fourth-mix.safetensors" --steps 3200 --warmup 40 --lr 0.001 --seed 25 --store bf16
+average fifth-mix .4:"$work/fifth.safetensors" .4:"$work/fourth-mix.safetensors" .2:"$work/third-mix.safetensors"
 
 # The meta-learners follow them, with longer pieces of text, and with all code as one domain.
-run last --phase meta --init "$work/fourth-mix.safetensors" --data "$work/text/domains" --config default --companion \
+run last --phase meta --init "$work/fifth-mix.safetensors" --data "$work/text/domains" --config default --companion \
 	--companion-alone --chunk 128 --meta-steps 2000 --meta-lr 0.001 --seed 7 --valid-bytes 8192 --valid-every -1 --store bf16
 
 # Last come the statistics of gradients that the method dynamic-rms needs.
