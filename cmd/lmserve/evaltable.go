@@ -65,12 +65,12 @@ func printDocuments(text *bytes.Buffer, res eval.Result) {
 	t := evalTable{columns, len(res.Methods), res.Words}
 	t.row(t.unit()+"s", "document", res.Methods)
 	for _, d := range res.Documents {
-		t.part(printableLine(d.Name), d)
+		t.part(d.Name, d)
 	}
 	t.blank()
 	if len(res.Domains) > 1 {
 		for _, d := range res.Domains {
-			t.part(fmt.Sprintf("%s, %s", printableLine(d.Name), documents(d.Documents)), d)
+			t.part(fmt.Sprintf("%s, %s", d.Name, documents(d.Documents)), d)
 		}
 		t.blank()
 	}
@@ -169,7 +169,7 @@ func (t evalTable) part(name string, p eval.Part) {
 	if t.words {
 		size = p.Tokens
 	}
-	t.row(fmt.Sprint(size), name, cells)
+	t.row(fmt.Sprint(size), printableLine(name), cells)
 }
 
 // cell formats a score with the given number of decimal places. In all columns except the first, it

@@ -108,13 +108,16 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 	if err != nil {
 		return nil, err
 	}
-	return func() (*model.Model, error) {
-		m, err := place.Load()
-		if err != nil {
-			return nil, err
-		}
-		return f.use(m)
-	}, nil
+	return func() (*model.Model, error) { return f.loadAt(place) }, nil
+}
+
+// loadAt loads the model at a place and applies the flags.
+func (f *modelFlags) loadAt(place model.Place) (*model.Model, error) {
+	m, err := place.Load()
+	if err != nil {
+		return nil, err
+	}
+	return f.use(m)
 }
 
 // modelFinder finds a model by the ID in a session or file, among the models in loaded and places.
@@ -150,13 +153,8 @@ func (f *modelFlags) finderOfAll() (*modelFinder, error) {
 // others returns all named models except m. A file that is not a model is left out.
 func (f *modelFlags) others(m *model.Model) (sources []*model.Source) {
 	for _, place := range model.Places(modelFolders()) {
-		source, other, err := model.NewSource(func() (*model.Model, error) {
-			other, err := place.Load()
-			if err != nil {
-				return nil, err
-			}
-			return f.use(other)
-		})
+		load := func() (*model.Model, error) { return f.loadAt(place) }
+		source, other, err := model.NewSource(load)
 		if err == nil && other.ID() != m.ID() {
 			sources = append(sources, source)
 		}
@@ -173,11 +171,8 @@ func (x *modelFinder) find(id string) (*model.Model, error) {
 		}
 	}
 	for len(x.places) > 0 {
-		m, err := x.places[0].Load()
+		m, err := x.flags.loadAt(x.places[0])
 		x.places = x.places[1:]
-		if err == nil {
-			m, err = x.flags.use(m)
-		}
 		if err != nil {
 			continue // a file in the program's folder need not be a model
 		}

@@ -83,11 +83,11 @@ def reading_of(part, domain, source):
 
 
 def main():
-    _, train, more, whole_out = sys.argv
+    _, train, more, result = sys.argv
     missing = [name for name in sorted(UNREAD) if not os.path.exists(os.path.join(more, name + ".txt"))]
     if missing:
         sys.exit(f"not found in {more}: {', '.join(missing)}")
-    out = whole_out + ".part"
+    out = result + ".part"
     shutil.rmtree(out, ignore_errors=True)
     read = 0
     for source, folder in enumerate([train, more]):
@@ -118,8 +118,8 @@ def main():
                     with open(os.path.join(at, f"{os.path.basename(part)}-{origin}.txt"), "wb") as file:
                         file.write(piece)
                     read += len(piece)
-    os.rename(out, whole_out)
-    print(f"{read} bytes in {whole_out}")
+    os.rename(out, result)
+    print(f"{read} bytes in {result}")
 
 
 if __name__ == "__main__":

@@ -33,11 +33,11 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 		return nil, fmt.Errorf("%w %s: metadata %s is %q, expected %q: is the file a model?",
 			ErrCheckpoint, path, checkpointKind, v, checkpointValue)
 	}
-	have := f.Metadata[keyHash]
+	stored := f.Metadata[keyHash]
 	delete(f.Metadata, keyHash)
-	if want := f.Hash(); have != want {
+	if hash := f.Hash(); stored != hash {
 		return nil, fmt.Errorf("%w %s: the file is damaged: metadata %s is %q, expected %q",
-			ErrCheckpoint, path, keyHash, have, want)
+			ErrCheckpoint, path, keyHash, stored, hash)
 	}
 	c := &checkpoint{path: path, file: f}
 	var at position
