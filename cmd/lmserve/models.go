@@ -34,7 +34,8 @@ better. For a model of words, they are bits per word or line end. 'lmserve train
 measured them on its validation text, for the network alone, or with a companion of
 counts if the model was trained with one. Compare two models only if this and the
 validation text (its fingerprint is in --json) are the same. A dash means that the model
-file has no measurements.
+file has no measurements. If a file cannot be loaded, its line says why, and the exit code
+is 1.
 
 SPEED is measured on this machine if --measure is given: bytes per second that one
 session with default settings scores and learns.`,
@@ -51,7 +52,7 @@ session with default settings scores and learns.`,
 			if err != nil {
 				return err
 			}
-			list := []listedModel{}
+			list, failed := []listedModel{}, 0
 			for _, p := range places {
 				about, m, err := listModel(&flags, p)
 				if errors.As(err, new(usageError)) {
@@ -59,6 +60,7 @@ session with default settings scores and learns.`,
 				}
 				if err != nil {
 					about.Error = err.Error()
+					failed++
 				} else if measure {
 					about.Threads = flags.threads
 					about.BytesPerSecond, err = bench.Speed(c.Context(), m, flags.threads,
@@ -69,7 +71,10 @@ session with default settings scores and learns.`,
 				}
 				list = append(list, about)
 			}
-			return printed(c.OutOrStdout(), list, asJSON, printModels)
+			if err := printed(c.OutOrStdout(), list, asJSON, printModels); err != nil {
+				return err
+			}
+			return findings(failed)
 		},
 	}
 	flags.registerComputing(c)

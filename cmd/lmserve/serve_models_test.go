@@ -192,7 +192,8 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	besideTheProgram(t, "lmserve-tiny", m)
 	broken := filepath.Join(t.TempDir(), "broken.safetensors")
 	require.NoError(t, os.WriteFile(broken, []byte("{"), 0o600))
-	out := must(t, "", "models", broken)
+	out, _, code := lmserve("", "models", broken)
+	require.Equal(t, exitFailure, code)
 	for _, want := range []string{
 		`default +lmserve-default-\w+ +bytes +4\.4 M `,
 		`1\.514 a byte with companion +1\.506 a byte with companion +- +embedded`,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the text of five readings: pieces.py TRAIN MORE OUT.
+"""Makes the text of six readings: pieces.py TRAIN MORE OUT.
 
-TRAIN and MORE are folders of documents, with a folder for each domain. OUT/pieces-1 to OUT/pieces-5
+TRAIN and MORE are folders of documents, with a folder for each domain. OUT/pieces-1 to OUT/pieces-6
 get pieces of the documents, cut at the ends of lines: a share of each domain, drawn by a hash of
 their names, so that they are the same each time. No piece is in two folders.
 OUT/domains gets links to the documents, all code as one domain, for the meta-learners. MORE must
@@ -19,7 +19,8 @@ PIECE = 32 << 10  # bytes of a piece, at most
 # read TRAIN before. In the first reading no kind of text dominates. Over half of the second one is
 # prose, which became worse in the first. The third has more of the kinds of TRAIN that the model began
 # to forget, such as laws and documentation in other languages. The fourth has some of every kind.
-# Of the fifth, over half is prose again.
+# Of the fifth, over half is prose again. A third of the sixth is from TRAIN, and what was left of small
+# kinds is in it.
 READINGS = [
     ({"speeches": .45, "wiki-markup": .45, "law-de": .45, None: .24},
      {"books-en": .6, "books-intl": .6, "docs-intl": .39, "logs": .36, "data": .36, "latex": .99,
@@ -40,6 +41,10 @@ READINGS = [
       "latex": .2, None: .1},
      {"books-en": .5, "books-intl": .5, "docs-intl": .09, "docs": .3, "logs": .09, "data": .12,
       "git-log": .3, "html": .3, "man": .3, "latex": .5, "proposals": .5, None: .16}),
+    ({"books-en": .3, "docs": .4, "proposals": .3, "books-intl": .95, "docs-intl": .8, "law-de": .95,
+      "data": .3, "poetry-zh-json": .3, None: .6},
+     {"books-en": .57, "books-intl": .95, "docs-intl": .15, "docs": .85, "logs": .13, "data": .17,
+      "git-log": .8, "html": .95, "man": .9, "latex": .95, "proposals": .95, None: .4}),
 ]
 
 # Documents that are never read, to measure long sessions and typing with.
@@ -74,7 +79,7 @@ def drawn(name, purpose):
 
 def reading_of(part, domain, source):
     """Returns the number of the reading that takes a part of a document, or None."""
-    for n, purpose in enumerate(["share", "second", "third", "fourth", "fifth"]):
+    for n, purpose in enumerate(["share", "second", "third", "fourth", "fifth", "sixth"]):
         shares = READINGS[n][source]
         taken = drawn(part, purpose) < shares.get(domain, shares[None])
         if taken and (n > 0 or drawn(part, "quarter") < .25):
