@@ -214,6 +214,12 @@ func TestUnavailableStoreFailsOnlyTheRequest(t *testing.T) {
 		_, err := feed(sv, id, text[2*testChunk:], 2*testChunk)
 		require.ErrorIs(t, err, ErrUnavailable, call)
 	}
+	for _, failed := range []error{storage.ErrNoSpace, errors.New("postgres: out of order")} {
+		sv.evict(id)
+		store.fail("ReadSnapshot", failed, false)
+		_, err := feed(sv, id, text[2*testChunk:], 2*testChunk)
+		require.ErrorIs(t, err, failed)
+	}
 	store.fail("Get", storage.ErrUnavailable, false)
 	_, err = sv.mg.Complete(background, Caller{}, id, CompleteRequest{MaxTokens: 1}, noPieces)
 	require.ErrorIs(t, err, ErrUnavailable)

@@ -52,15 +52,19 @@ func Verify(
 		return damageOr(err, visit)
 	}
 	for _, k := range kept {
-		if _, err := readSnapshot(ctx, m, store, &s.head, k.Offset); err != nil {
-			visit(fmt.Errorf("session: session %s, snapshot at offset %d: %w", s.ID, k.Offset, err))
+		_, err := readSnapshot(ctx, m, store, &s.head, k.Offset)
+		if err != nil {
+			err = fmt.Errorf("session: session %s, snapshot at offset %d: %w", s.ID, k.Offset, err)
+		}
+		if err := damageOr(err, visit); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func damageOr(err error, visit func(error)) error {
-	if errors.Is(err, storage.ErrCorrupt) {
+	if damaged(err) {
 		visit(err)
 		return nil
 	}

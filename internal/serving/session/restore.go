@@ -139,11 +139,13 @@ func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 // The limits allow a model with hundreds of layers and eight banks.
 var snapshotLimits = weights.Limits{HeaderBytes: 4 << 20, Window: 8 << 20}
 
+// readSnapshot returns the stream of a snapshot. If the snapshot is damaged or does not fit the head
+// or the model, damaged reports true for the error.
 func readSnapshot(
 	ctx context.Context, m *model.Model, kept snapshotReader, h *head, at int64,
 ) (st *stream.Stream, err error) {
 	err = kept.ReadSnapshot(ctx, h.ID, at, func(r io.Reader) error {
-		return weights.Scan(r, snapshotLimits, func(f *weights.Stored) error {
+		err := weights.Scan(r, snapshotLimits, func(f *weights.Stored) (err error) {
 			st, err = h.restoreStream(m, f)
 			if err == nil && st.Offset() != at {
 				return fmt.Errorf("the snapshot's state is at offset %d, expected %d",
@@ -151,6 +153,10 @@ func readSnapshot(
 			}
 			return err
 		})
+		if err != nil && ctx.Err() == nil {
+			return damagedState{err}
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -198,12 +204,17 @@ func (h *head) checkLines(st *stream.Stream) error {
 	return nil
 }
 
+// damagedState is the error of a snapshot that the store has read, but that is no state of the
+// session.
+type damagedState struct{ error }
+
+func (e damagedState) Unwrap() error { return e.error }
+
 // damaged reports whether a snapshot was not read because the snapshot is damaged. If so, the
 // session continues without it. Otherwise the store failed, and reading can be tried again.
 func damaged(err error) bool {
-	return !slices.ContainsFunc([]error{
-		storage.ErrClosed, storage.ErrNotFound, storage.ErrUnavailable, storage.ErrUnknown,
-	}, func(other error) bool { return errors.Is(err, other) })
+	return !errors.Is(err, storage.ErrUnavailable) &&
+		(errors.Is(err, storage.ErrCorrupt) || errors.As(err, new(damagedState)))
 }
 
 // replay recomputes the log from the stream's offset on. It releases the worker after each chunk,
