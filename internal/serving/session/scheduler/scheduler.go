@@ -88,22 +88,22 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	}
 	sc.mu.Lock()
 	sc.mu.active++
+	if !j.Behind {
+		sc.mu.behind.ahead++
+	}
 	t := &ticket{job: j, ready: make(chan *slot, 1)}
 	switch kept := sc.takeKeptLocked(j); {
 	case kept != nil:
 		defer sc.mu.Unlock()
-		sc.mu.behind.ahead++
 		return sc.prepareLocked(kept, j), nil
 	case j.Behind:
 		sc.mu.behind.join(t)
 		sc.watchLocked()
 	case sc.freeLocked(): // If a slot is free, no foreground job waits.
 		defer sc.mu.Unlock()
-		sc.mu.behind.ahead++
 		sc.mu.line.grant(j.Key)
 		return sc.beginLocked(sc.pickLocked(j), j), nil
 	default:
-		sc.mu.behind.ahead++
 		sc.mu.line.join(t)
 	}
 	sc.mu.Unlock()

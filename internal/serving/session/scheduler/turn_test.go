@@ -36,6 +36,23 @@ func TestSessionKeepsItsWorkerWhileOthersWait(t *testing.T) {
 	require.Equal(t, "b", <-got, "the worker is not kept for long for a session that does not come")
 }
 
+func TestJobBehindOnKeptWorkerIsNotCountedAsAhead(t *testing.T) {
+	sc := newTestScheduler(t, 1)
+	s := mustAcquire(t, sc, upload("a"))
+	got := make(chan string, 1)
+	inLine(t, sc, context.Background(), upload("b"), got)
+	sc.releaseSoon(s)
+	behind := upload("a")
+	behind.Behind = true
+	sc.release(mustAcquire(t, sc, behind))
+	require.Equal(t, "b", <-got)
+	soon(t, "b's end", func() bool {
+		sc.mu.Lock()
+		defer sc.mu.Unlock()
+		return sc.mu.active == 0 && sc.mu.behind.ahead == 0
+	})
+}
+
 func TestTurnEnds(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	s := mustAcquire(t, sc, upload("a"))
