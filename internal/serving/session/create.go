@@ -91,14 +91,20 @@ func (mg *Manager) createNamed(
 	return info, err
 }
 
-// madeElsewhere is the time to wait before looking again for a session that another server is
-// creating.
-const madeElsewhere = 20 * time.Millisecond
+const (
+	// madeElsewhere is the time to wait before looking again for a session that another server is
+	// creating.
+	madeElsewhere = 20 * time.Millisecond
+	// putTries limits how often Put looks for the session that has the name. An unreadable session
+	// may have the name in the store, where nobody finds the session by its name.
+	putTries = 100
+)
 
 // Put returns the caller's session with the given name. If there is none, Put creates it as Create
 // does, and made is true. Concurrent calls create only one session. The error is a *DifferError if
 // the settings, seed or history of the existing session differ from the request. It is a
-// *FieldError for an invalid name. Labels and TTL of the request apply only to a new session.
+// *NameTakenError if an unreadable session has the name, and a *FieldError for an invalid name.
+// Labels and TTL of the request apply only to a new session.
 func (mg *Manager) Put(
 	ctx context.Context, who Caller, name string, r CreateRequest,
 ) (info Info, made bool, err error) {
@@ -110,7 +116,7 @@ func (mg *Manager) Put(
 		return Info{}, false, err
 	}
 	defer p.done()
-	for {
+	for tries := 1; ; tries++ {
 		s, err := mg.index.catalog.named(ctx, who, name)
 		if err != nil {
 			return Info{}, false, err
@@ -125,10 +131,10 @@ func (mg *Manager) Put(
 			return info, err == nil, err
 		}
 		// the name is taken: another request created the session first
-		if err := ctx.Err(); err != nil {
-			return Info{}, false, err
+		if gone := ctx.Err(); gone != nil || tries == putTries {
+			return Info{}, false, cmp.Or(gone, err)
 		}
-		if !mg.index.lease.own { // another server may still be creating the session
+		if tries > 1 || !mg.index.lease.own { // another server may still be creating the session
 			time.Sleep(madeElsewhere)
 		}
 	}

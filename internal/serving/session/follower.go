@@ -77,7 +77,7 @@ func (fo *follower) detach(ctx context.Context, s *session, amend func() error) 
 		// a follower that waits for the right to feed stops when it gets this right
 		s.awaitFollower()
 	}
-	if err != nil && of != nil && s.follow(of) == nil {
+	if err != nil && of != nil && s.shadowOf() != "" && s.follow(of) == nil {
 		fo.wake(s)
 	}
 	return err

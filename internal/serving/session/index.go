@@ -173,7 +173,7 @@ func (ix *index) remove(s *session) {
 }
 
 // sweep deletes expired sessions. No background goroutine is needed: requests ignore expired
-// sessions, and each creation or listing of sessions calls sweep.
+// sessions, and each creation, naming or listing of sessions calls sweep.
 func (ix *index) sweep() {
 	now := ix.clock.now()
 	for more := true; more; {
@@ -344,6 +344,9 @@ func (ix *index) fork(ctx context.Context, from, to *session, cut storage.Cut) e
 // chunk, a completion or a dry run uses the session's state. It does not wait for the end of a
 // request that feeds the session.
 func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
+	if r.Name != nil {
+		ix.sweep() // an expired session may have the name
+	}
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
@@ -368,10 +371,14 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	}
 	err := s.setHeadLocked(ctx, &next)
 	named(err == nil)
-	if errors.Is(err, storage.ErrTaken) {
+	switch {
+	case errors.Is(err, storage.ErrTaken):
 		return &NameTakenError{next.Name}
-	}
-	if err != nil {
+	case errors.Is(err, storage.ErrUnknown):
+		// Rereads the head. If this fails, the next request that needs the state does it.
+		_ = s.claimLocked(ctx)
+		return err
+	case err != nil:
 		return err
 	}
 	ix.registry.SetTTL(s.entry, next.TTL)

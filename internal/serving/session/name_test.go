@@ -171,6 +171,19 @@ func TestNameIsFreeAgainWhenItsSessionExpires(t *testing.T) {
 	require.NotEqual(t, first, second)
 }
 
+func TestSessionGetsNameOfExpiredSession(t *testing.T) {
+	mg := newManager(t, Options{})
+	now := time.Now()
+	mg.engine.clock.read = func() time.Time { return now }
+	put(t, mg, Caller{}, "web", CreateRequest{TTL: time.Minute})
+	id, _ := put(t, mg, Caller{}, "log", CreateRequest{})
+	now = now.Add(time.Minute)
+	name := "web"
+	_, err := mg.Patch(background, Caller{}, id, PatchRequest{Name: &name})
+	require.NoError(t, err)
+	require.Equal(t, id, get(t, mg, "web").ID)
+}
+
 func TestForksAndImportsHaveTheNamesThatTheyAreGiven(t *testing.T) {
 	mg := newManager(t, Options{})
 	put(t, mg, Caller{}, "web", CreateRequest{})
@@ -285,7 +298,6 @@ func TestUnwrittenNameIsNotTheSessions(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		store.fail("SetHead", storage.ErrUnknown, made)
 		require.ErrorIs(t, rename(sv, Caller{}, id, "log"), ErrUnknown)
-		score(t, sv.mg, id, "text")
 		name := map[bool]string{false: "web", true: "log"}[made]
 		require.Equal(t, name, get(t, sv.mg, id).Name)
 		require.Equal(t, id, get(t, sv.mg, name).ID)

@@ -171,13 +171,17 @@ func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session
 func (c *sharedCatalog) list(
 	who Caller, after string, limit int, labels []Label,
 ) (page []Info, next string, err error) {
-	for looked := 0; looked < lookedMax; looked += limit + 1 {
-		some, err := c.shared.ListOf(context.Background(), who.Key, who.Admin, after, limit+1)
+	batch := limit
+	if len(labels) > 0 {
+		batch = max(limit, lookedAtOnce)
+	}
+	for looked := 0; looked < lookedMax; looked += batch + 1 {
+		some, err := c.shared.ListOf(context.Background(), who.Key, who.Admin, after, batch+1)
 		if err != nil {
 			return nil, "", storeError("listing sessions", err)
 		}
 		for i, found := range some {
-			if i == limit || len(page) == limit {
+			if i == batch || len(page) == limit {
 				break
 			}
 			after = found.ID
@@ -185,7 +189,7 @@ func (c *sharedCatalog) list(
 				page = append(page, info)
 			}
 		}
-		if len(some) <= limit && (len(some) == 0 || after == some[len(some)-1].ID) {
+		if len(some) <= batch && (len(some) == 0 || after == some[len(some)-1].ID) {
 			return page, "", nil
 		}
 		if len(page) == limit {

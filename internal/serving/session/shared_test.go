@@ -428,6 +428,63 @@ func TestServerHandsItsSessionsOver(t *testing.T) {
 // Writers feed sessions through any server, while servers lose and regain their leases. Afterwards
 // each session has all confirmed text, once and in order. No two servers used the same epoch, and
 // the bits equal those of a single server.
+type claimStore struct {
+	storage.Store
+	before func()
+}
+
+func (s claimStore) Claim(ctx context.Context, id string) (storage.Session, error) {
+	s.before()
+	return s.Store.Claim(ctx, id)
+}
+
+func TestWatchIsOfTheRegisteredSession(t *testing.T) {
+	d := newDatabase(t)
+	one, two := d.join(t, "one", nil), d.join(t, "two", nil)
+	id := create(t, one.Manager, CreateRequest{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	one.index.catalog.handOver(ctx)
+	cancel()
+	host := two.index.host
+	host.store = claimStore{two.store, two.index.catalog.(*sharedCatalog).forget}
+	r := startWatch(t, two.Manager, Caller{}, id, WatchOptions{}, false)
+	_, err := two.score(id, logText(testChunk), nil)
+	require.NoError(t, err)
+	require.NotEmpty(t, r.upTo(t, testChunk))
+}
+
+func TestListByLabelReadsPages(t *testing.T) {
+	d := newDatabase(t)
+	one := d.join(t, "one", nil)
+	for range 2 * lookedAtOnce {
+		create(t, one.Manager, CreateRequest{})
+	}
+	last := create(t, one.Manager, CreateRequest{Labels: map[string]string{"kind": "news"}})
+	lists := &countedLists{Shared: one.index.catalog.(*sharedCatalog).shared}
+	one.index.catalog.(*sharedCatalog).shared = lists
+	page, _, err := one.List(Caller{}, "", 1, Label{"kind", ptr("news")})
+	require.NoError(t, err)
+	require.Len(t, page, 1)
+	require.Equal(t, last, page[0].ID)
+	require.Equal(t, 3, lists.n)
+	for _, after := range []string{"\x00", "\xff"} {
+		_, _, err := one.List(Caller{Admin: true}, after, 1)
+		require.NoError(t, err, "%q", after)
+	}
+}
+
+type countedLists struct {
+	storage.Shared
+	n int
+}
+
+func (c *countedLists) ListOf(
+	ctx context.Context, owner string, all bool, after string, limit int,
+) ([]storage.Session, error) {
+	c.n++
+	return c.Shared.ListOf(ctx, owner, all, after, limit)
+}
+
 func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	d := newDatabase(t)
 	seed := uint64(time.Now().UnixNano())

@@ -84,3 +84,18 @@ func TestNameOfUndeletedSessionBecomesFree(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, made)
 }
+
+func TestPutEndsWhenUnreadableSessionHasTheName(t *testing.T) {
+	sv := &server{t: t, dir: t.TempDir()}
+	sv.wrap = func(s storage.Store) storage.Store { return namingStore{&faultyStore{Store: s}} }
+	sv.start()
+	defer func() { sv.stop() }()
+	h := testHead(t)
+	h.Name = "news"
+	_, err := sv.store.Create(background, h.ID, h.encode(), 0)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(background, 30*time.Second)
+	defer cancel()
+	_, _, err = sv.mg.Put(ctx, Caller{}, "news", CreateRequest{})
+	require.ErrorAs(t, err, new(*NameTakenError))
+}

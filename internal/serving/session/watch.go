@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -38,13 +39,13 @@ func (o *WatchOptions) detail() detail {
 func (mg *Manager) Watch(
 	ctx context.Context, who Caller, id string, o WatchOptions, emit func(Event) error,
 ) error {
-	if err := mg.life.Check(); err != nil {
-		return err
-	}
-	s, err := mg.index.catalog.find(who, id)
+	// A session in use stays registered, so w joins the session that requests feed.
+	s, used, err := mg.index.useAny(who, id)
 	if err != nil {
 		return err
 	}
+	done := sync.OnceFunc(used)
+	defer done()
 	if err := s.unusable(); err != nil {
 		return err
 	}
@@ -60,6 +61,7 @@ func (mg *Manager) Watch(
 	if err != nil {
 		return err
 	}
+	done()
 	if o.Offset != nil && *o.Offset > info.Offset {
 		return &OffsetError{Have: info.Offset, Want: *o.Offset}
 	}

@@ -87,7 +87,8 @@ func (s *Store) List(ctx context.Context, after string, limit int) (found []stor
 		return nil, storage.Invalid("limit %d, expected 1 or more", limit)
 	}
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
-		rows, _ := q.Query(ctx, described+`where s.id > $1 order by s.id limit $2`, after, limit)
+		rows, _ := q.Query(ctx, described+`where s.id > $1 order by s.id limit $2`, place(after),
+			limit)
 		found, err = pgx.CollectRows(rows, scanSession)
 		return err
 	})

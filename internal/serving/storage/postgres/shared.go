@@ -65,6 +65,12 @@ func (s *Store) Locate(
 	return at, err
 }
 
+// place returns a text that PostgreSQL accepts, with the same place among the ids of sessions.
+func place(after string) string {
+	after, _, _ = strings.Cut(strings.ToValidUTF8(after, "\U0010FFFF"), "\x00")
+	return after
+}
+
 // ListOf implements storage.Shared.
 func (s *Store) ListOf(
 	ctx context.Context, owner string, all bool, after string, limit int,
@@ -72,7 +78,7 @@ func (s *Store) ListOf(
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		rows, _ := q.Query(ctx, described+withNode+`
 			where ($1 or s.owner = $2) and s.id > $3 and `+visible+` order by s.id limit $4`,
-			all, owner, after, limit)
+			all, owner, place(after), limit)
 		found, err = pgx.CollectRows(rows, scanSession)
 		return err
 	})
