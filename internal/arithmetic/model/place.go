@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -62,7 +63,10 @@ func Find(name string, folders []string) (Place, error) {
 	if slices.Contains(embeddedNames(), short) {
 		return Place{Name: short}, nil
 	}
-	_, missing := os.Stat(name)
+	info, missing := os.Stat(name)
+	if missing == nil && info.IsDir() {
+		missing = errors.New("it is a folder")
+	}
 	if missing == nil || filepath.Base(name) != name {
 		return Place{name, name}, nil // if the file is unreadable, Load returns the error
 	}

@@ -24,6 +24,10 @@ func TestModelIsFoundByItsNameOrItsFile(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "notes.txt"), nil, 0o600))
 	own := filepath.Join(folder, "default.safetensors")
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"tiny", "other"} {
+		require.NoError(t, os.Mkdir(name, 0o700))
+	}
 	for name, want := range map[string]model.Place{
 		"": {Name: "default"}, "default": {Name: "default"}, "lmserve-default": {Name: "default"},
 		"swift": {Name: "swift"}, "lmserve-swift": {Name: "swift"},
@@ -44,6 +48,8 @@ func TestModelIsFoundByItsNameOrItsFile(t *testing.T) {
 	_, err = model.Find("none", []string{folder})
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "(default, swift, counts) or in the folders "+folder)
+	_, err = model.Find("other", []string{folder})
+	require.ErrorContains(t, err, "model other: it is a folder; no model of this name")
 	require.Len(t, model.Places([]string{folder, filepath.Join(folder, "none")}), 6)
 }
 

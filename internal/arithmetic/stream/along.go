@@ -115,13 +115,17 @@ func (a *along) learn() {
 	a.marking.line[lineBytes], a.marking.line[lineCached] = 0, 0
 }
 
-// takeIn adds tokens and bytes to the open line. Once the line exceeds HeldMax bytes, takeIn marks
-// the line as not learned.
+// takeIn adds tokens and bytes to the open line. Once the line exceeds HeldMax bytes, or has more
+// tokens than the cache has room for, takeIn marks the line as not learned.
 func (w *Worker) takeIn(s *Stream, tokens, bytes int) {
 	a := &w.along
 	a.take(tokens, tokenOpen)
 	under := &a.marking.line[lineBytes]
-	if *under = min(*under+int32(bytes), HeldMax+1); *under > HeldMax {
+	*under = min(*under+int32(bytes), HeldMax+1)
+	if s.Cache != nil && int(a.marking.line[lineCached])+trailing(a.marks, tokenOpen) > cacheRoom {
+		*under = HeldMax + 1
+	}
+	if *under > HeldMax {
 		a.skip(s)
 	}
 }

@@ -184,6 +184,43 @@ func TestSkippedLineIsNotInCacheOfWords(t *testing.T) {
 	})
 }
 
+// A line with many cut words has more tokens than the memory for open lines.
+func TestLineOfManyPartsIsNotLearned(t *testing.T) {
+	m, err := modeltest.SmallOfProse()
+	require.NoError(t, err)
+	w := testWorker(t, m, 1)
+	set := settings(m, methodIs(Static))
+	set.Cache.Size = 40
+	s, other := New(m, set), New(m, set)
+	feedAs(w, s, "the man\n", Lesson{ByLine: true})
+	feedAs(w, other, "the man\n", Lesson{ByLine: true})
+	long := strings.Repeat("a-b-c-d-e-f ", HeldMax/12) + "\n"
+	feedAs(w, s, long, Lesson{ByLine: true})
+	feedAs(w, other, long, Lesson{ByLine: true, Skipped: []uint16{0}})
+	feedAs(w, s, "the man is here\n", Lesson{ByLine: true})
+	feedAs(w, other, "the man is here\n", Lesson{ByLine: true})
+	require.Equal(t, other.Hash(), s.Hash())
+}
+
+// A chunk ends within a cut word at the end of a line, so that the word's last parts are tokens of
+// the next line.
+func TestStateWithLatePartsOfWordIsRestored(t *testing.T) {
+	m, err := modeltest.SmallOfProse()
+	require.NoError(t, err)
+	for _, method := range []string{Static, SparseMeta} {
+		w := testWorker(t, m, 1)
+		s := New(m, settings(m, methodIs(method)))
+		text := strings.Repeat("a ", s.Settings.Chunk-3) + "a-b-c-d-e-f\nn"
+		for at := range text {
+			w.FeedAs(s, []byte(text[at:at+1]), Lesson{ByLine: true})
+			f, err := s.Stored()
+			require.NoError(t, err)
+			_, _, err = Restore(m, s.Settings, f)
+			require.NoError(t, err, "after %q", text[:at+1])
+		}
+	}
+}
+
 // position is a cache entry: a hidden state and the token that followed it.
 type position struct {
 	hidden []float32

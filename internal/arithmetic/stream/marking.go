@@ -50,7 +50,9 @@ const (
 
 // Indexes into marking.line, the numbers that describe the open line.
 const (
-	lineBytes = iota // bytes of the line since learning by lines began, at most HeldMax+1
+	// bytes of the line since learning by lines began; HeldMax+1 if the line is too long to be
+	// learned
+	lineBytes = iota
 	lineCarries
 	lineCached // number of the line's tokens in the cache
 
@@ -117,27 +119,36 @@ func trailing(marks []int32, mark int32) (n int) {
 
 // check returns an error if a snapshot's numbers about the open line contradict each other.
 // Parameter carries says whether the snapshot has a carried gradient. Parameter words says whether
-// tokens are words, so that a line has fewer tokens than bytes.
+// tokens are words: then a line may have fewer tokens than bytes, and also the last parts of the
+// word before, if a chunk ended within that word.
 func (h *held) check(carries, words bool) error {
 	c, under := h.line[lineCarries], int(h.line[lineBytes])
 	if c > carriesDue || carries != (c != carriesNothing) {
 		return fmt.Errorf("tensor %q, element %d is %d, expected 0 without tensor %q; with this "+
 			"tensor, expected 1 to %d", tensorHeld, lineCarries, c, tensorCarried, carriesDue)
 	}
-	if c == carriesOpen && (under <= len(h.marks) || under > HeldMax) {
+	least := len(h.marks)
+	if words {
+		least = 0
+	}
+	if c == carriesOpen && (under <= least || under > HeldMax) {
 		return fmt.Errorf(
 			"tensor %q, element %d is %d, expected more than %d (the number of pending tokens) "+
 				"and at most %d, because the snapshot has a gradient of the unfinished "+
 				"line", tensorHeld,
 			lineBytes,
-			under, len(h.marks), HeldMax)
+			under, least, HeldMax)
 	}
 	open := min(under, len(h.marks)) // number of marks at the end that belong to the open line
 	if under > HeldMax {
 		open = 0 // the line is too long to be learned
 	}
-	if words && c != carriesOpen {
-		open = min(open, trailing(h.marks, tokenOpen))
+	switch {
+	case !words || open == 0:
+	case c == carriesOpen:
+		open = len(h.marks)
+	default:
+		open = trailing(h.marks, tokenOpen)
 	}
 	for i, mark := range h.marks {
 		if opens := i >= len(h.marks)-open; opens != (mark == tokenOpen) {
@@ -151,5 +162,6 @@ func (h *held) check(carries, words bool) error {
 
 // cacheRoom is the maximum number of an open line's tokens in a cache. A line of HeldMax bytes has
 // at most HeldMax/2 words, each of one byte and a separator. The end-of-line tokens of two lines
-// add two.
+// add two. A line whose words are cut into many parts may have more tokens; such a line is not
+// learned.
 const cacheRoom = HeldMax/2 + 2
