@@ -139,8 +139,8 @@ func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 // The limits allow a model with hundreds of layers and eight banks.
 var snapshotLimits = weights.Limits{HeaderBytes: 4 << 20, Window: 8 << 20}
 
-// readSnapshot returns the stream of a snapshot. If the snapshot is damaged or does not fit the head
-// or the model, damaged reports true for the error.
+// readSnapshot returns the stream of a snapshot. If the snapshot is damaged, or does not fit the
+// head or the model, damaged reports true for the error.
 func readSnapshot(
 	ctx context.Context, m *model.Model, kept snapshotReader, h *head, at int64,
 ) (st *stream.Stream, err error) {
