@@ -1953,7 +1953,7 @@ type OpenAILogprobs = json.RawMessage
 
 // OpenAISuggest Requests suggestions instead of sampled texts.
 type OpenAISuggest struct {
-	// MinProbability Minimum probability of a suggestion. With 0.5 or more, there is at most one suggestion.
+	// MinProbability Minimum probability of a suggestion. With 0.5 or more, one of two suggestions is the beginning of the other.
 	MinProbability *float64 `json:"min_probability,omitempty"`
 
 	// Unit Where suggestions may end, for example at the end of a word. The field `unit` of a `SuggestRequest` explains the values.
@@ -2495,7 +2495,7 @@ type StopString = string
 
 // SuggestRequest Request for suggestions. All fields are optional.
 type SuggestRequest struct {
-	// MinProbability Minimum probability of a candidate. With 0.5 or more, there is at most one candidate, and the search is fast.
+	// MinProbability Minimum probability of a candidate. With 0.5 or more, the search is fast, and of two candidates one is the beginning of the other.
 	MinProbability *float64 `json:"min_probability,omitempty"`
 
 	// N Maximum number of candidates. A candidate is left out if it would add less than 0.01 to the average number of saved keystrokes.

@@ -53,18 +53,6 @@ func New() *Detector {
 	}
 }
 
-// Clone returns an independent copy of the detector.
-func (d *Detector) Clone() *Detector {
-	to := *d
-	return &to
-}
-
-// CopyFrom copies another detector into d.
-func (d *Detector) CopyFrom(from *Detector) { *d = *from }
-
-// Lines returns the number of lines that the detector has read.
-func (d *Detector) Lines() int64 { return d.n }
-
 type line struct {
 	n        int64
 	text     []byte

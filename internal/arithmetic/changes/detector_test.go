@@ -326,28 +326,14 @@ func TestAnyLogHasBoundedNumberOfReports(t *testing.T) {
 				d.Take(l, func(c *Change) { counts[c.Kind]++; require.NotEmpty(t, c.String()) })
 			}
 		}
-		most := int(d.Lines())/int(surgeLimits.lines) + 5
+		most := int(d.n)/int(surgeLimits.lines) + 5
 		require.LessOrEqual(t, counts[Surge]+counts[Novelty], most)
 		require.LessOrEqual(t, counts[Number], most)
 		require.LessOrEqual(t, counts[Empty], most)
 		require.LessOrEqual(t, counts[NewField]+counts[NoField], most)
 		require.LessOrEqual(t, counts[Format], most)
-		require.LessOrEqual(t, counts[Drift], int(d.Lines())/int(driftLimits.lines)+2)
+		require.LessOrEqual(t, counts[Drift], int(d.n)/int(driftLimits.lines)+2)
 	})
-}
-
-func TestCloneSharesNothing(t *testing.T) {
-	log := ordinary(900, 9)
-	d := New()
-	take(d, log[:450])
-	state := d.AppendState(nil)
-	twin, copied := d.Clone(), New()
-	copied.CopyFrom(d)
-	take(twin, log[450:])
-	require.True(t, bytes.Equal(state, d.AppendState(nil)))
-	require.False(t, bytes.Equal(state, twin.AppendState(nil)))
-	take(copied, log[450:])
-	require.True(t, bytes.Equal(copied.AppendState(nil), twin.AppendState(nil)))
 }
 
 func TestDetectorHasFixedSize(t *testing.T) {
@@ -380,12 +366,12 @@ func FuzzTake(f *testing.F) {
 		d, n := New(), int64(0)
 		for i := range int(times%1000) + 1 {
 			d.Take(log[i%len(log)], func(c *Change) {
-				require.True(t, 1 <= c.First && c.First <= c.Line && c.Line == d.Lines(), "%+v", c)
+				require.True(t, 1 <= c.First && c.First <= c.Line && c.Line == d.n, "%+v", c)
 				require.True(t, 0 <= c.Had && c.Had <= c.Of && c.Count <= c.Length+1, "%+v", c)
 			})
 			n++
 		}
-		require.Equal(t, n, d.Lines())
+		require.Equal(t, n, d.n)
 		_, err := ReadState(d.AppendState(nil))
 		require.NoError(t, err)
 	})
@@ -412,5 +398,13 @@ func TestAnotherOutageIsReportedAsSoon(t *testing.T) {
 		}
 		require.Len(t, lines, 2, second)
 		require.Less(t, lines[1], int64(5001+30), second)
+	}
+}
+
+func TestRepeatedNumberIsNoRecord(t *testing.T) {
+	for _, value := range []float64{.7, .9, 1.3, 5.003, 30.001, 1<<24 + 1} {
+		of := place{Largest: float32(value)}
+		require.False(t, of.record(value, lg(valueLeast+value)), "%v", value)
+		require.True(t, of.record(1.01*value, lg(valueLeast+1.01*value)), "%v", value)
 	}
 }

@@ -54,8 +54,8 @@ func (d *Detector) number(l *line, of event, value, x float64) {
 // record reports whether a number is slightly above all earlier numbers of its place. Each number
 // of a counter is a record, also between other numbers.
 func (p *place) record(value, x float64) bool {
-	largest := float64(max(p.Largest, p.Before))
-	return value > largest && x-lg(valueLeast+largest) < counterNear
+	largest := max(p.Largest, p.Before)
+	return float32(value) > largest && x-lg(valueLeast+float64(largest)) < counterNear
 }
 
 func (d *Detector) tellNumber(l *line, each func(*Change)) {

@@ -342,3 +342,11 @@ func TestTimeOfDayExplainsNothing(t *testing.T) {
 	_, _, from, to := r.Take([]byte(line))
 	require.Equal(t, "installed", line[from:to])
 }
+
+func TestScoresBeyondTheBinsCountAsEqual(t *testing.T) {
+	tail := newTail()
+	for range 1000 {
+		tail.add(2000, 1)
+	}
+	require.Greater(t, tail.p(2000), .9)
+}

@@ -2,6 +2,8 @@ package lines
 
 import (
 	"bytes"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,4 +77,24 @@ func FuzzReadState(f *testing.F) {
 		_, err = ReadState(m.AppendState(nil))
 		require.NoError(t, err)
 	})
+}
+
+// Two words of a line may have the same hash in the table of words.
+func TestStateWithWordsOfSameHashIsRead(t *testing.T) {
+	type place struct{ set, tag key }
+	known := map[place]string{}
+	line := ""
+	for n := 0; line == ""; n++ {
+		word := strings.Map(func(r rune) rune { return r - '0' + 'a' }, strconv.Itoa(n))
+		w := spaced(nil, []byte(word))[0]
+		at := place{w.key % raritySets, w.key >> 48}
+		if other, ok := known[at]; ok {
+			line = other + " " + word + "\n"
+		}
+		known[at] = word
+	}
+	m := NewMeter()
+	feed(m, []byte(line), make([]float64, len(line)))
+	_, err := ReadState(m.AppendState(nil))
+	require.NoError(t, err)
 }

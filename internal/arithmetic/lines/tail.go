@@ -70,7 +70,7 @@ func position(score, least float64) (bin int, part float64) {
 	at := math.Float64bits(score+least) - math.Float64bits(least)
 	bin = int(at >> shift)
 	if bin >= bins {
-		return bins - 1, 1
+		return bins - 1, 0 // all scores beyond the bins count as equal
 	}
 	return bin, float64(at&(1<<shift-1)) / (1 << shift)
 }
