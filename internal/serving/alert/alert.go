@@ -89,14 +89,31 @@ var ids = uuid.MustParse("5f0c7f0e-6a3c-4d0c-9a53-0b6f7c3d9d2e")
 // incidentID returns an id for an incident. A session that does not learn may use an incident's
 // number again, so the id also depends on the first line.
 func incidentID(session string, i *api.Incident) string {
-	sample := ""
-	if len(i.Samples) > 0 {
-		sample = i.Samples[0]
+	return idOf(session, i.Number, i.Offset, firstLine(i))
+}
+
+// formerID returns the id that earlier versions gave to an incident. These versions wrote numbers
+// as characters, so different incidents could have the same id.
+func formerID(session string, i *api.Incident) string {
+	return hashOf([]any{session, i.Number, i.Offset, firstLine(i)})
+}
+
+func firstLine(i *api.Incident) string {
+	if len(i.Samples) == 0 {
+		return ""
 	}
-	return idOf(session, i.Number, i.Offset, sample)
+	return i.Samples[0]
 }
 
 func idOf(parts ...any) string {
+	texts := make([]any, len(parts))
+	for i, part := range parts {
+		texts[i] = fmt.Sprint(part) // %q would write a number as a character
+	}
+	return hashOf(texts)
+}
+
+func hashOf(parts []any) string {
 	return uuid.NewSHA1(ids, []byte(fmt.Sprintf("%q", parts))).String()
 }
 
@@ -106,9 +123,11 @@ func (a Alert) resolved(now time.Time) Alert {
 	return a
 }
 
-func ofIncident(of Session, source string, i *api.Incident, l *Line, now time.Time) Alert {
+func ofIncident(
+	of Session, source, id string, i *api.Incident, l *Line, now time.Time,
+) Alert {
 	a := Alert{
-		IncidentID: incidentID(of.ID, i), Kind: KindIncident, Status: Firing, Source: source,
+		IncidentID: id, Kind: KindIncident, Status: Firing, Source: source,
 		Session: of, Starts: now, Line: l,
 	}
 	a.ID = idOf(a.IncidentID, Firing)

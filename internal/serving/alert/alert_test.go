@@ -503,7 +503,7 @@ func TestCollectorGetsLogRecords(t *testing.T) {
 
 // A file's name may be invalid UTF-8, and protobuf refuses strings that are not UTF-8.
 func TestLogRecordIsUTF8(t *testing.T) {
-	a := ofIncident(web, "na\xefve.log", incident(1), nil, time.Now())
+	a := ofIncident(web, "na\xefve.log", "id", incident(1), nil, time.Now())
 	record, err := a.record(time.Now())
 	require.NoError(t, err)
 	_, err = proto.Marshal(record)

@@ -86,7 +86,7 @@ func TestAlertmanagerTakesAlerts(t *testing.T) {
 
 func TestBodyIsThatOfAlertmanagersAPI(t *testing.T) {
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-	a := ofIncident(web, "app.log", incident(1), nil, now)
+	a := ofIncident(web, "app.log", "id", incident(1), nil, now)
 	text, err := json.Marshal(a.postable(now))
 	require.NoError(t, err)
 	var body map[string]any

@@ -137,7 +137,7 @@ func (n *Notifier) Incidents(of Session, source string, all []api.Incident) {
 	defer n.mu.Unlock()
 	here := map[string]bool{}
 	for i := range slices.Backward(all) { // the oldest first
-		id := incidentID(of.ID, &all[i])
+		id := n.idLocked(of, &all[i])
 		here[id] = true
 		if !n.again[id] || n.open[id] != nil {
 			n.takeLocked(of, source, &all[i], nil)
@@ -208,7 +208,7 @@ func (n *Notifier) Heard(of Session, source string) {
 func (n *Notifier) Kept() { n.store.wait() }
 
 func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Line) {
-	id := incidentID(of.ID, i)
+	id := n.idLocked(of, i)
 	now := time.Now().UTC()
 	over := i.State != api.IncidentOpen || i.Verdict != nil && *i.Verdict == api.VerdictFalseAlarm
 	switch o := n.open[id]; {
@@ -219,12 +219,22 @@ func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Lin
 		o.Alert.describe(i)
 		o.News = now
 	case !over && watch.Worth(i, n.o.Threshold):
-		a := ofIncident(of, source, i, l, now)
+		a := ofIncident(of, source, id, i, l, now)
 		if _, ended := n.again[id]; ended {
 			a.ID = idOf(a.ID, now.UnixNano())
 		}
 		n.openLocked(a, now)
 	}
+}
+
+// idLocked returns the id of an incident. An incident from the file of an earlier version keeps its
+// former id, because with another id it would get a second alert.
+func (n *Notifier) idLocked(of Session, i *api.Incident) string {
+	former := formerID(of.ID, i)
+	if _, ended := n.again[former]; ended || n.open[former] != nil {
+		return former
+	}
+	return incidentID(of.ID, i)
 }
 
 func (n *Notifier) openLocked(a Alert, now time.Time) {

@@ -2,11 +2,13 @@ package alert
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
@@ -66,7 +68,7 @@ func TestEveryRetriedAnswerMayAskForTime(t *testing.T) {
 // while an incident is open.
 func TestAlertNeverEndsBeforeItStarts(t *testing.T) {
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-	a := ofIncident(web, "app.log", incident(1), nil, now)
+	a := ofIncident(web, "app.log", "id", incident(1), nil, now)
 	for _, p := range []postable{
 		a.postable(now.Add(-time.Hour)),
 		new(a.resolved(now.Add(-time.Hour))).postable(now.Add(-time.Hour)),
@@ -210,4 +212,70 @@ func TestKilledCommandLeavesNoChildren(t *testing.T) {
 	require.Error(t, command(what).send(ctx, []Alert{{}}))
 	time.Sleep(2 * time.Second)
 	require.NoFileExists(t, late)
+}
+
+// A receiver ignores an alert whose id it knows.
+func TestOtherAlertsHaveOtherIDs(t *testing.T) {
+	since := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	later := ofSilence(web, "app.log", since.Add(time.Hour), time.Minute)
+	require.NotEqual(t, ofSilence(web, "app.log", since, time.Minute).ID, later.ID)
+	require.NotEqual(t, ofSilence(web, "app.log", since, time.Minute).IncidentID, later.IncidentID)
+
+	ids := map[string]bool{}
+	for _, number := range []int64{0xD800, 0xD801, 2_000_000, 2_000_001} {
+		line := &api.LineEvent{Number: number, Offset: 80_000_000 + number}
+		ids[ofLine(web, "app.log", line, since).ID] = true
+		one, other := incident(1), incident(1)
+		one.Offset, other.Offset = 80_000_000+number, 90_000_000+number
+		ids[incidentID(web.ID, one)], ids[incidentID(web.ID, other)] = true, true
+	}
+	require.Len(t, ids, 12)
+}
+
+func TestEachReopeningHasNewID(t *testing.T) {
+	b := newInbox(t)
+	n := start(t, &account{}, "", receiver(t, b.URL))
+	i := incident(1)
+	for range 3 {
+		i.Verdict = nil // the user revokes the verdict
+		n.Incident(web, "", i, nil)
+		i.Verdict = new(api.VerdictFalseAlarm)
+		n.Incident(web, "", i, nil)
+	}
+	ids := map[string]bool{}
+	for _, a := range b.alerts(t, 6) {
+		ids[a.ID] = true
+	}
+	require.Len(t, ids, 6)
+	require.Zero(t, n.Close(time.Minute))
+}
+
+// Earlier versions gave other ids to incidents. An upgrade repeats no alert, and ends an alert by
+// the id under which it was opened.
+func TestUpgradeRepeatsNoAlert(t *testing.T) {
+	b, file := newInbox(t), filepath.Join(t.TempDir(), "alerts.json")
+	still, early := incident(1), incident(2)
+	still.Offset, early.Offset = 2_000_000, 3_000_000
+	former := formerID(web.ID, still)
+	text, err := json.Marshal(state{
+		Version: stateVersion,
+		Open: []opened{{
+			Alert: ofIncident(web, "", former, still, nil, time.Now()), News: time.Now(),
+		}},
+		Ended: map[string]bool{formerID(web.ID, early): true},
+	})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+
+	n := start(t, &account{}, file, receiver(t, b.URL))
+	n.Incidents(web, "", []api.Incident{*early, *still})
+	n.Incident(web, "", still, nil)
+	require.Len(t, n.firing(), 1)
+	n.Incident(web, "", closed(still), nil)
+	n.Incident(web, "", early, nil) // another line has joined
+	n.Incident(web, "", early, nil)
+	got := b.alerts(t, 2)
+	require.Equal(t, []Status{Resolved, Firing}, []Status{got[0].Status, got[1].Status})
+	require.Equal(t, former, got[0].IncidentID)
+	require.Zero(t, n.Close(time.Minute))
 }
