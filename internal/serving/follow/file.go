@@ -20,7 +20,7 @@ type file struct {
 	offset int64
 	before []byte // the bytes before the offset, at most sampleBytes
 	head   []byte
-	seen   []byte // the unfinished line after the offset, at most sampleBytes
+	seen   []byte // the unfinished line after the offset, at most sampleBytes, without last NULs
 	// whether a newline was added to the last line, which has no newline in the file
 	ended  bool
 	number int
@@ -171,7 +171,9 @@ func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 	if rest || len(text) >= pieceBytes {
 		return text[:len(text)-len(text)%len(newline)], false, nil
 	}
-	o.seen = append(o.seen[:0], text[:min(len(text), sampleBytes)]...)
+	// NULs at the end may be reserved space, which the program overwrites
+	seen := bytes.TrimRight(text[:min(len(text), sampleBytes)], "\x00")
+	o.seen = append(o.seen[:0], seen...)
 	return nil, false, nil
 }
 

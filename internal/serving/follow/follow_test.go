@@ -226,6 +226,22 @@ func TestHalfALineWaitsForItsNewline(t *testing.T) {
 	requireNext(t, f, "half a line\n")
 }
 
+// A program may write to space that it has reserved at the end of the file.
+func TestReservedSpaceAfterHalfALineIsNoText(t *testing.T) {
+	path, f := openLog(t, "one\n")
+	requireNext(t, f, "one\n")
+	require.NoError(t, os.Truncate(path, 4096))
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer file.Close()
+	_, err = file.WriteAt([]byte("tw"), 4)
+	require.NoError(t, err)
+	require.Empty(t, f.Peek().Text)
+	_, err = file.WriteAt([]byte("o\n"), 6)
+	require.NoError(t, err)
+	requireNext(t, f, "two\n")
+}
+
 func TestLastLineOfLeftFileGetsItsNewline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, f := openLog(t, "one\ntw")
