@@ -22,7 +22,9 @@ type file struct {
 	head   []byte
 	seen   []byte // the unfinished line after the offset, at most sampleBytes, without last NULs
 	// whether a newline was added to the last line, which has no newline in the file
-	ended  bool
+	ended bool
+	// whether the newline that end adds was returned before a restart
+	closed bool
 	number int
 	// when to close a rotated file; zero for the log's current file
 	until   time.Time
@@ -237,13 +239,14 @@ func (o *file) piece(raw []byte) Piece {
 	text := o.clean.Clean(raw)
 	drop := min(o.drop, int64(len(text)))
 	o.drop -= drop
+	o.closed = o.closed && drop == int64(len(text)) // new text may need another newline
 	return Piece{
 		Text: text[drop:], Skip: drop, File: o.number, From: from, To: o.offset, Mark: o.mark(),
 	}
 }
 
 func (o *file) end() Piece {
-	if !o.within() {
+	if o.closed || !o.within() {
 		return Piece{}
 	}
 	o.endLine()

@@ -283,6 +283,33 @@ func TestFollowReadsLateTextOfRenamedFile(t *testing.T) {
 	requireNext(t, again, "later\n")
 }
 
+// A rotated file that is read again after a restart ends with a newline that was returned before.
+func TestRestartRepeatsNoAddedNewline(t *testing.T) {
+	for late, want := range map[string]string{"": "", "o\nlast": "o\nlast\n"} {
+		path, f := openLog(t, "one\ntw")
+		old := requireNext(t, f, "one\n")
+		f.Close()
+		require.NoError(t, os.Rename(path, path+".1"))
+		require.NoError(t, os.WriteFile(path, []byte("new\n"), 0o600))
+		other := Open(optionsOf(path))
+		defer other.Close()
+		now := requireNext(t, other, "new\n")
+		require.NoError(t, os.WriteFile(path+".1", []byte("one\ntw"+late), 0o600))
+		past := time.Now().Add(-time.Hour)
+		require.NoError(t, os.Chtimes(path+".1", past, past))
+
+		again, found := Resume(optionsOf(path), Place{Mark: now.Mark, Offset: now.To},
+			Place{Mark: old.Mark, Offset: 0, Skip: 6, Ended: true})
+		require.True(t, found)
+		defer again.Close()
+		var got strings.Builder
+		for range 10 {
+			got.Write(again.Peek().Text)
+		}
+		require.Equal(t, want, got.String())
+	}
+}
+
 func TestMissingFileIsReplacedByFileOfPath(t *testing.T) {
 	path, f := openLog(t, "one\ntwo\n")
 	p := requireNext(t, f, "one\ntwo\n")

@@ -94,7 +94,7 @@ func Resume(o Options, place Place, others ...Place) (w *Follower, found bool) {
 	}
 	// Only the last place of each file counts, so later places come first.
 	for _, p := range slices.Backward(others) {
-		w.addOther(find(o.Log.paths(p.Mark), p))
+		w.addOther(find(o.Log.paths(p.Mark), p), p.Ended)
 	}
 	now, err := os.Stat(o.Log.current())
 	for _, f := range w.files {
@@ -115,12 +115,13 @@ func (w *Follower) say(format string, args ...any) {
 	}
 }
 
-func (w *Follower) addOther(f *file) {
+func (w *Follower) addOther(f *file, closed bool) {
 	switch {
 	case f == nil:
 	case w.has(f.info):
 		f.close()
 	default:
+		f.closed = closed
 		w.add(f)
 	}
 }
