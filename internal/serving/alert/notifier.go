@@ -70,6 +70,9 @@ type Notifier struct {
 	// would take the new alert for a repeat. The value is true if only a new event of the incident
 	// may open it again. Otherwise a list of incidents may open it, too.
 	again map[string]bool
+	// news reports whether open incidents have news that is not yet in the file. This news is
+	// written with the next alert, or after tidyEvery, because many lines may join an incident.
+	news bool
 }
 
 type opened struct {
@@ -204,7 +207,7 @@ func (n *Notifier) Heard(of Session, source string) {
 	}
 }
 
-// Kept waits until all news so far is in the file, or until writing the file has failed.
+// Kept waits until all alerts so far are in the file, or until writing the file has failed.
 func (n *Notifier) Kept() { n.store.wait() }
 
 func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Line) {
@@ -217,7 +220,7 @@ func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Lin
 		n.resolveLocked(id)
 	case o != nil:
 		o.Alert.describe(i)
-		o.News = now
+		o.News, n.news = now, true
 	case !over && watch.Worth(i, n.o.Threshold):
 		a := ofIncident(of, source, id, i, l, now)
 		if _, ended := n.again[id]; ended {
@@ -284,10 +287,21 @@ func (n *Notifier) tidy(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			n.keepNews()
 			return
 		case now := <-every.C:
 			n.endBefore(now.Add(-lapse))
+			n.keepNews()
 		}
+	}
+}
+
+// keepNews writes the news of open incidents to the file, if the file lacks some.
+func (n *Notifier) keepNews() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.news {
+		n.store.changed()
 	}
 }
 
@@ -320,6 +334,7 @@ func (n *Notifier) waiting() (all int) {
 func (n *Notifier) kept() state {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.news = false
 	s := state{
 		Version: stateVersion, Waiting: map[string][]Alert{}, Ended: maps.Clone(n.again),
 	}

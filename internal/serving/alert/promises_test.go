@@ -163,6 +163,49 @@ func TestRestoredStateReopensNoEndedIncident(t *testing.T) {
 	}
 }
 
+// The file has the time of an incident's last line, also if no alert was sent since.
+func TestFileKeepsTimeOfLastNews(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "alerts.json")
+	n := start(t, &account{}, file)
+	n.Incident(web, "", incident(1), nil)
+	n.Kept()
+	opened, err := os.ReadFile(file)
+	require.NoError(t, err)
+	late := time.Now()
+	n.Incident(web, "", incident(1), nil) // another line has joined
+	n.Kept()
+	got, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(opened), string(got), "a line that joins causes no write at once")
+	require.Zero(t, n.Close(time.Minute))
+
+	n = start(t, &account{}, file)
+	n.endBefore(late)
+	require.Len(t, n.firing(), 1)
+	require.Zero(t, n.Close(time.Minute))
+}
+
+// A crash loses the news of a minute at most.
+func TestNewsIsWrittenWithinMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "alerts.json")
+		n := start(t, &account{}, file)
+		n.Incident(web, "", incident(1), nil)
+		n.Kept()
+		time.Sleep(time.Second)
+		late := time.Now().UTC()
+		n.Incident(web, "", incident(1), nil)
+		time.Sleep(tidyEvery)
+		n.Kept()
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var had state
+		require.NoError(t, json.Unmarshal(text, &had))
+		require.Equal(t, late, had.Open[0].News)
+		require.Zero(t, n.Close(time.Minute))
+	})
+}
+
 // After a crash, watch first passes the incidents of an earlier offset. It then reports the lines
 // after this offset again.
 func TestEarlierListEndsAndOpensNothing(t *testing.T) {
