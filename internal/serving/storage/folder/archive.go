@@ -16,6 +16,7 @@ import (
 const (
 	tarBlock      = 512
 	tarTrailBytes = 2 * tarBlock
+	gnuNameMax    = 100 // maximum bytes of a name in one block of the GNU format
 )
 
 // member is a file of an archive.
@@ -42,6 +43,11 @@ func (m *member) header(made time.Time) ([]byte, error) {
 	h := tar.Header{
 		Format: tar.FormatGNU, Typeflag: tar.TypeReg, Name: m.name, Size: m.size, Mode: 0o600,
 		ModTime: made.Truncate(time.Second),
+	}
+	if len(m.name) > gnuNameMax {
+		// The older format splits a long name within the block. Its files are smaller than 8 GiB,
+		// but only the names of empty claim files are so long.
+		h.Format = tar.FormatUSTAR
 	}
 	if m.link != "" {
 		h.Typeflag, h.Linkname, h.Size = tar.TypeLink, m.link, 0

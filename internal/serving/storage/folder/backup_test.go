@@ -260,6 +260,25 @@ func restoredFrom(t *testing.T, s *Folder) (dir string, found []*storage.Corrupt
 	return dir, found
 }
 
+func TestBackupHasSessionWithLongestID(t *testing.T) {
+	s, err := open(filepath.Join(t.TempDir(), "data"), Options{}, unsynced{})
+	require.NoError(t, err)
+	id := strings.Repeat("a", storage.MaxIDBytes)
+	epoch, err := s.Create(background, id, []byte("head"), 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Append(background, id, epoch, 0, record{Text: []byte("text")}))
+	_, err = s.Create(background, "b", nil, 0)
+	require.NoError(t, err)
+	restored, found := restoredFrom(t, s)
+	require.Empty(t, found)
+	want := eachDump(t, s)
+	require.NoError(t, s.Close())
+	s, err = open(restored, Options{}, unsynced{})
+	require.NoError(t, err)
+	require.Equal(t, want, eachDump(t, s))
+	require.NoError(t, s.Close())
+}
+
 func TestBackupHasLogOfDamagedSession(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, session string){
 		"missing head": func(t *testing.T, session string) {
