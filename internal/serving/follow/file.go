@@ -28,6 +28,7 @@ type file struct {
 	number int
 	// when to close a rotated file; zero for the log's current file
 	until   time.Time
+	failed  time.Time // since when the file is unreadable; zero if it is readable
 	clean   Cleaner
 	newline []byte // the newline in the file's encoding; nil while the encoding is unknown
 	// the bytes from offset to hole are NUL; later bytes are not checked yet
@@ -257,6 +258,12 @@ func (o *file) end() Piece {
 func (o *file) endLine() {
 	o.ended = true
 	o.clean.line, o.clean.within, o.clean.split = 0, false, ""
+}
+
+// isLost reports whether an unreadable file will stay so: it is a damaged or incomplete compressed
+// file, or has been unreadable for leaveAfter.
+func (o *file) isLost() bool {
+	return o.r != o.f || !o.failed.IsZero() && time.Since(o.failed) > leaveAfter
 }
 
 // unread returns the number of bytes after the offset. For a compressed file the number is a rough

@@ -258,6 +258,26 @@ func TestLastLineOfLeftFileGetsItsNewline(t *testing.T) {
 	})
 }
 
+func TestUnreadableRotatedFileBlocksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path, f := openLog(t, "one\nha")
+		requireNext(t, f, "one\n")
+		require.Empty(t, f.Peek().Text)
+		var notes []string
+		f.o.Note = func(text string) { notes = append(notes, text) }
+		require.NoError(t, os.Rename(path, path+".1"))
+		require.NoError(t, os.WriteFile(path, []byte("new\n"), 0o600))
+		require.NoError(t, f.files[0].f.Close()) // reading fails
+		require.NoError(t, os.Remove(path+".1")) // opening the file again fails, too
+		begun := time.Now()
+		requireNext(t, f, "new\n")
+		require.InDelta(t, leaveAfter, time.Since(begun), float64(2*lookEvery))
+		require.Len(t, notes, 2)
+		require.Contains(t, notes[0], "file already closed; trying again")
+		require.Contains(t, notes[1], "file already closed: the rest of the file is missing")
+	})
+}
+
 // A program may still write to a renamed file after the new file has text.
 func TestFollowReadsLateTextOfRenamedFile(t *testing.T) {
 	path, f := openLog(t, "one\n")

@@ -16,7 +16,7 @@
 //
 // Files are polled every 20 milliseconds, which works on every file system. The text is returned as
 // clean lines of UTF-8 (see Cleaner). A file that is missing or unreadable is reported once and
-// tried again.
+// tried again. A rotated file that stays unreadable for some seconds is reported and left out.
 package follow
 
 import (
@@ -194,17 +194,23 @@ func (w *Follower) Peek() Piece {
 }
 
 // read returns the next piece of a file. After the time f.until, read closes the file once all text
-// was returned.
+// was returned. It also closes a file that stays unreadable, because newer files may wait.
 func (w *Follower) read(f *file) Piece {
 	over := !f.until.IsZero() && time.Now().After(f.until)
 	raw, rewritten, err := f.peek(over)
+	if err == nil {
+		f.failed = time.Time{}
+	}
 	switch {
-	case err != nil && over && f.r != f.f: // a damaged or incomplete compressed file
+	case err != nil && over && f.isLost():
 		w.say("%v: the rest of the file is missing", err)
 		w.drop(f)
 		return f.end()
 	case err != nil:
-		w.tryAgain(err)
+		if f.failed.IsZero() {
+			f.failed = time.Now()
+			w.say("%v; trying again", err)
+		}
 		w.reopen(f)
 	case rewritten:
 		return w.rewritten(f)
