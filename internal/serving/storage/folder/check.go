@@ -78,7 +78,11 @@ func (f *Folder) strays() (found []*storage.CorruptError, err error) {
 			err = cmp.Or(err, failed)
 		}
 		for _, e := range entries {
-			note(filepath.Join(dir, e.Name()), leftBehind)
+			what := leftBehind
+			if !isOwnFolder(e) {
+				what = "not a file that lmserve wrote; ignored"
+			}
+			note(filepath.Join(dir, e.Name()), what)
 		}
 	}
 	for _, id := range f.completeIDs() {

@@ -192,6 +192,31 @@ func TestOpeningKeepsForeignFiles(t *testing.T) {
 	require.Equal(t, "archive", string(content))
 }
 
+// A check reports as removable only what the next opening of the store removes.
+func TestCheckTellsRemainsFromForeignFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	foreign := filepath.Join(dir, backupName, "monday.tar")
+	require.NoError(t, os.WriteFile(foreign, []byte("archive"), 0o600))
+	remains := filepath.Join(dir, backupName, strings.Repeat("0", 32))
+	require.NoError(t, os.Mkdir(remains, 0o700))
+	found := map[string]string{}
+	require.NoError(t, Check(background, dir, func(d *storage.CorruptError) {
+		require.True(t, d.Stray)
+		found[filepath.Base(d.File)] = d.What
+	}))
+	require.Len(t, found, 2)
+	require.Contains(t, found[filepath.Base(remains)], "the next server start removes it")
+	require.Equal(t, "not a file that lmserve wrote; ignored", found["monday.tar"])
+	s, err = open(dir, Options{}, unsynced{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoDirExists(t, remains)
+	require.FileExists(t, foreign)
+}
+
 // noted is a file system that records which folders were synced. The first syncs of session a's
 // folder fail, in the number given by fails.
 type noted struct {

@@ -254,6 +254,8 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 // ownFolder matches the names of the store's temporary folders.
 var ownFolder = regexp.MustCompile(`^[0-9a-f]{16}([0-9a-f]{16})?$`)
 
+func isOwnFolder(e fs.DirEntry) bool { return e.IsDir() && ownFolder.MatchString(e.Name()) }
+
 // tidy removes the temporary files and folders of a killed process, and reports foreign files in
 // their place.
 func (f *Folder) tidy() {
@@ -261,7 +263,7 @@ func (f *Folder) tidy() {
 		entries, err := f.files.ReadDir(f.path(name))
 		for _, e := range entries {
 			path := filepath.Join(f.path(name), e.Name())
-			if e.IsDir() && ownFolder.MatchString(e.Name()) {
+			if isOwnFolder(e) {
 				err = errors.Join(err, f.shredTree(path))
 			} else {
 				f.report(fmt.Errorf("%s is not a file that lmserve wrote, and is left "+
