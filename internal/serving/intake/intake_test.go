@@ -259,7 +259,10 @@ func TestNamesAreThoseOfSessions(t *testing.T) {
 	require.NotEqual(t, Name("web shop"), Name("web-shop"))
 }
 
-func pushRequest(labels string, lines ...string) []byte {
+func pushRequest(labels string, lines ...string) []byte { return pushOf(labels, "p1", lines...) }
+
+// pushOf returns a PushRequest of Loki. The structured metadata of each entry names a pod.
+func pushOf(labels, pod string, lines ...string) []byte {
 	message := func(number protowire.Number, inner []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), inner)
 	}
@@ -267,7 +270,7 @@ func pushRequest(labels string, lines ...string) []byte {
 	for i, line := range lines {
 		time := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType),
 			uint64(i+1))
-		meta := append(message(1, []byte("pod")), message(2, []byte("p1"))...)
+		meta := append(message(1, []byte("pod")), message(2, []byte(pod))...)
 		entry := append(message(1, time), append(message(2, []byte(line)), message(3, meta)...)...)
 		stream = append(stream, message(2, entry)...)
 	}
@@ -306,6 +309,18 @@ func TestLokiGivesLinesByLabels(t *testing.T) {
 		`{"streams":[{"stream":7}]}`, `{"streams":[{"values":[["1",2]]}]}`} {
 		_, err := LokiJSON([]byte(bad), template(t, "{app}"))
 		require.Error(t, err, bad)
+	}
+}
+
+func TestLongMetadataNamesStreamsAlikeInBothForms(t *testing.T) {
+	for _, bytes := range []int{1, attributeMax, attributeMax + 1} {
+		pod := strings.Repeat("p", bytes)
+		b, err := Loki(pushOf(`{app="web"}`, pod, "one"), template(t, "{pod}"))
+		require.NoError(t, err)
+		inJSON, err := LokiJSON([]byte(`{"streams":[{"stream":{"app":"web"},"values":[`+
+			`["1000000000","one",{"pod":"`+pod+`"}]]}]}`), template(t, "{pod}"))
+		require.NoError(t, err)
+		require.Equal(t, b.Streams[0].Name, inJSON.Streams[0].Name, "%d bytes", bytes)
 	}
 }
 

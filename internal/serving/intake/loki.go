@@ -153,12 +153,17 @@ func LokiJSON(body []byte, t *Template) (*Batch, error) {
 			if err := g.of.into(&of.attributes); err != nil {
 				return err
 			}
-			for name, value := range of.attributes {
-				of.attributes[name] = named([]byte(value))
-			}
+			shorten(of.attributes)
 			return elements(g.list, func(v value) error { return lokiValue(b, v, t, of) })
 		})
 	})
+}
+
+// shorten replaces long attributes by their hashes.
+func shorten(attributes map[string]string) {
+	for name, value := range attributes {
+		attributes[name] = named([]byte(value))
+	}
 }
 
 func lokiValue(b *Batch, v value, t *Template, of source) error {
@@ -179,6 +184,7 @@ func lokiValue(b *Batch, v value, t *Template, of source) error {
 	if err != nil {
 		return err
 	}
+	shorten(own)
 	err = b.add(t.name(own, of.attributes), uint64(time), []byte(line), of.sum[:], v.text)
 	if err != nil {
 		return &Error{v.at, v.where, err.Error()}
