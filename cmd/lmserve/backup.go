@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -78,10 +76,7 @@ include the keys file.`,
 // absent returns an error if a file exists. Commands call absent before long work that creates the
 // file.
 func absent(path string) error {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		if err == nil {
-			err = fs.ErrExist
-		}
+	if err := atomicfile.Absent(path); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil

@@ -59,7 +59,7 @@ func begin(s system, path string, o Options) (*File, error) {
 		f.temporary = fmt.Sprintf("%s.%s.%016x.tmp", dir, base, rand.Uint64())
 	}
 	if f.exclusive {
-		if err := f.absent(); err != nil {
+		if err := s.absent(path); err != nil {
 			return nil, f.failed(err)
 		}
 	}
@@ -129,22 +129,10 @@ func (f *File) name() error {
 	}
 	// File systems such as FAT have no hard links. If two programs then create the same file at the
 	// same moment, the later program replaces the file.
-	if err := f.absent(); err != nil {
+	if err := f.system.absent(f.path); err != nil {
 		return err
 	}
 	return f.system.rename(f.temporary, f.path)
-}
-
-// absent returns fs.ErrExist if the path exists.
-func (f *File) absent() error {
-	_, err := f.system.lstat(f.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err == nil:
-		return fs.ErrExist
-	}
-	return err
 }
 
 func (f *File) failed(err error) error { return fmt.Errorf("writing %s: %w", f.path, err) }

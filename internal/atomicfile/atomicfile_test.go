@@ -370,3 +370,19 @@ func TestWhatIsWrittenInPiecesIsTheirSum(t *testing.T) {
 		requireOnly(t, dir, map[string]string{"f": strings.Join(pieces, "")})
 	})
 }
+
+func TestAbsentRefusesFilesAndLinks(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	require.NoError(t, Absent(path))
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.ErrorIs(t, Absent(path), fs.ErrExist)
+	require.ErrorIs(t, Absent(dir), fs.ErrExist)
+	if runtime.GOOS == "windows" {
+		return // making a link needs a right
+	}
+	link := filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink(filepath.Join(dir, "missing"), link))
+	require.ErrorIs(t, Absent(link), fs.ErrExist)
+	require.ErrorIs(t, Absent(filepath.Join(path, "below")), syscall.ENOTDIR)
+}

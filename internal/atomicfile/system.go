@@ -1,6 +1,7 @@
 package atomicfile
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -35,6 +36,20 @@ func osSystem() system {
 		syncFolder: SyncFolder,
 	}
 }
+
+func (s system) absent(path string) error {
+	_, err := s.lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil:
+		return fs.ErrExist
+	}
+	return err
+}
+
+// Absent returns fs.ErrExist if a path exists, also if the path is a link without target.
+func Absent(path string) error { return osSystem().absent(path) }
 
 // SyncFolder writes changed names in a folder to the disk. On Windows, SyncFolder does nothing:
 // Windows has no such call, and its file system keeps names in a journal.

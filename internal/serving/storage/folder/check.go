@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
@@ -280,7 +281,7 @@ type Rescued struct {
 // But if a good snapshot follows the gap, the new log begins after the gap. Rescue calls each with
 // the result for every session.
 func Rescue(ctx context.Context, dir, out string, each func(Rescued)) (err error) {
-	if err := absent(out); err != nil {
+	if err := atomicfile.Absent(out); err != nil {
 		return fmt.Errorf("storage: %s: %w", out, err)
 	}
 	from, err := open(dir, Options{ReadOnly: true}, osFiles{})

@@ -5,24 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
-	"os"
 	"slices"
 
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
-
-func absent(path string) error {
-	_, err := os.Lstat(path)
-	if err == nil {
-		return fs.ErrExist
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
 
 // piece is a part of a log without gaps, between two offsets.
 type piece struct {

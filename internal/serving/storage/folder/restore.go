@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/lmserve/lmserve/internal/atomicfile"
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
@@ -24,7 +25,7 @@ func Restore(
 	ctx context.Context, r io.Reader, dir string, report func(*storage.CorruptError),
 ) (err error) {
 	dir = filepath.Clean(dir)
-	if err := absent(dir); err != nil {
+	if err := atomicfile.Absent(dir); err != nil {
 		return fmt.Errorf("storage: restoring to %s: %w", dir, err)
 	}
 	made := temporaryName(dir)
