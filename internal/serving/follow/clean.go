@@ -150,7 +150,7 @@ func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 		if len(*log.Log) >= dockerPart && !strings.HasSuffix(*log.Log, "\n") {
 			c.split = stream
 		}
-		text = []byte(oneLine(*log.Log))
+		text = []byte(OneLine(*log.Log))
 		next = text
 	}
 	switch was {
@@ -243,7 +243,20 @@ func isLatin(line []byte) bool {
 
 // fieldOf returns the value at a path in a line of JSON, or the whole line if the value is missing.
 func fieldOf(line []byte, path []string) []byte {
-	value := json.RawMessage(line)
+	value := LookUp(line, path)
+	if value == nil {
+		return line
+	}
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		return value
+	}
+	return []byte(OneLine(text))
+}
+
+// LookUp returns the value at a path in a JSON value, or nil if there is none. A key of the path is
+// the name of a member, or the index of an element.
+func LookUp(value json.RawMessage, path []string) json.RawMessage {
 	for _, key := range path {
 		var object map[string]json.RawMessage
 		var array []json.RawMessage
@@ -254,21 +267,16 @@ func fieldOf(line []byte, path []string) []byte {
 		case err == nil && json.Unmarshal(value, &array) == nil && at >= 0 && at < len(array):
 			value = array[at]
 		default:
-			return line
+			return nil
 		}
 	}
-	var text string
-	if json.Unmarshal(value, &text) != nil {
-		return value
-	}
-	return []byte(oneLine(text))
+	return value
 }
 
-// oneLine escapes the line breaks within a text as JSON does, and drops those at the end.
-func oneLine(text string) string {
-	breaks := strings.NewReplacer("\r\n", `\n`, "\n", `\n`, "\r", `\r`)
-	return breaks.Replace(strings.TrimRight(text, "\r\n"))
-}
+var breaks = strings.NewReplacer("\r\n", `\n`, "\n", `\n`, "\r", `\r`)
+
+// OneLine escapes the line breaks within a text as JSON does, and drops those at the end.
+func OneLine(text string) string { return breaks.Replace(strings.TrimRight(text, "\r\n")) }
 
 // ParseField returns the path that a JSON pointer (RFC 6901) describes. A text without a leading
 // slash is the name of a member.

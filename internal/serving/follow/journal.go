@@ -174,7 +174,7 @@ func (j *Journal) journalctl(ctx context.Context, args []string, give func(Piece
 	ended := cmd.Wait()
 	if err == nil && ended != nil {
 		what := strings.TrimSpace(said.String())
-		err = fmt.Errorf("journalctl ended (%w) %s", ended, oneLine(what))
+		err = fmt.Errorf("journalctl ended (%w) %s", ended, OneLine(what))
 	}
 	return err
 }
@@ -218,7 +218,7 @@ func entryOf(raw []byte) (cursor, line string) {
 	if json.Unmarshal(raw, &e) != nil {
 		return "", ""
 	}
-	line = oneLine(fieldText(e["MESSAGE"])) + "\n"
+	line = OneLine(fieldText(e["MESSAGE"])) + "\n"
 	name := fieldText(e["SYSLOG_IDENTIFIER"])
 	if name == "" {
 		name = fieldText(e["_COMM"])

@@ -9,7 +9,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"strings"
+
+	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
 // Limits on a body.
@@ -128,13 +129,10 @@ func appendLineOf(text, line []byte, record value) ([]byte, error) {
 	return appendLine(text, line), nil
 }
 
-// breaks escapes line breaks as JSON does, so that a record is one line.
-var breaks = strings.NewReplacer("\r\n", `\n`, "\n", `\n`, "\r", `\r`)
-
 func appendLine(text, record []byte) []byte {
 	record = bytes.TrimRight(record, "\r\n")
 	if bytes.ContainsAny(record, "\r\n") {
-		record = []byte(breaks.Replace(string(record)))
+		record = []byte(follow.OneLine(string(record)))
 	}
 	return append(append(text, record...), '\n')
 }

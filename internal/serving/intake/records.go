@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lmserve/lmserve/internal/serving/follow"
@@ -99,7 +98,7 @@ func (f Fields) line(v value) ([]byte, error) {
 	}
 	var parts [][]byte
 	for _, path := range f {
-		if found := lookUp(v.text, path); found != nil {
+		if found := follow.LookUp(v.text, path); found != nil && string(found) != "null" {
 			text, ok := textOf(found)
 			if !ok {
 				text = compact(found)
@@ -128,29 +127,6 @@ func compact(raw json.RawMessage) []byte {
 		return slices.Clone(raw)
 	}
 	return short.Bytes()
-}
-
-// lookUp returns the value at a path, or nil if the value is missing or null.
-func lookUp(v json.RawMessage, path []string) json.RawMessage {
-	for _, key := range path {
-		var object map[string]json.RawMessage
-		var array []json.RawMessage
-		if json.Unmarshal(v, &object) == nil {
-			v = object[key]
-		} else if i, err := strconv.Atoi(key); err == nil && json.Unmarshal(v, &array) == nil &&
-			i >= 0 && i < len(array) {
-			v = array[i]
-		} else {
-			return nil
-		}
-		if v == nil {
-			return nil
-		}
-	}
-	if string(v) == "null" {
-		return nil
-	}
-	return v
 }
 
 // Lines adds a newline to a non-empty body that does not end with a newline. It also returns the
