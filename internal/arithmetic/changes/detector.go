@@ -73,7 +73,10 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	l := line{n: d.n, text: text[:min(len(text), lineMost)]}
 	of := stampOf(l.text)
 	l.shown = of.to
-	step := d.clock.take(of, l.n)
+	step, unit := d.clock.take(of, l.n)
+	if unit {
+		d.forgetBeats()
+	}
 	d.words(&l, cutter{line: l.text, stamp: of})
 	d.jump(&l, of, step)
 	if l.n <= warmLines {

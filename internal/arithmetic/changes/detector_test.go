@@ -408,3 +408,32 @@ func TestRepeatedNumberIsNoRecord(t *testing.T) {
 		require.True(t, of.record(1.01*value, lg(valueLeast+1.01*value)), "%v", value)
 	}
 }
+
+// A service may write hundreds of lines when it starts, and then one line a second.
+func TestSilenceIsFoundAfterFastStart(t *testing.T) {
+	at := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
+	d := New()
+	write := func(n int, apart time.Duration, beat bool) (told []Change) {
+		for i := range n {
+			at = at.Add(apart)
+			text := fmt.Sprintf("%s worker %d did job %d", at.Format("2006-01-02 15:04:05.000"),
+				i%7, i*i%101)
+			if beat && i%10 == 0 {
+				text = at.Format("2006-01-02 15:04:05.000") + " heartbeat sent"
+			}
+			told = append(told, take(d, [][]byte{[]byte(text)})...)
+		}
+		return told
+	}
+	write(300, 10*time.Millisecond, false)
+	_, ok := d.Due()
+	require.False(t, ok)
+	write(2000, time.Second, true)
+	due, ok := d.Due()
+	require.True(t, ok)
+	require.Less(t, due, time.Minute)
+	only(t, write(200, time.Second, false), Silence)
+	back, err := ReadState(d.AppendState(nil))
+	require.NoError(t, err)
+	require.Equal(t, d, back)
+}
