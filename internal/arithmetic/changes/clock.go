@@ -72,8 +72,8 @@ func (c *clock) take(of stamp, n int64) (step int64, unit bool) {
 	return step, false
 }
 
-// slow returns 1 if most of the first n lines have stamps and the log is slow enough for a clock
-// that follows them, else 0.
+// slow returns 1 if most of the first n lines have stamps and are slow enough for a clock that
+// follows stamps. Otherwise it returns 0.
 func (c *clock) slow(n int64) uint8 {
 	if 2*c.Stamped > n && c.Time*linesASecond > n*1000 {
 		return 1
