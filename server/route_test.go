@@ -105,6 +105,18 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 	require.Empty(t, near.fake.sessions)
 }
 
+// A malformed query is refused as on one server. Without the dropped parameter `learn=false`, the
+// receiving server would learn the text.
+func TestPassedOnQueryStaysAsSent(t *testing.T) {
+	near, far, _ := twoServers(t)
+	path := near.create("{}")
+	for _, query := range []string{"learn=false;unit=line", "offset=5%", "learn=false%zz"} {
+		requireProblem(t, near.text(path+"/score?"+query, "not to be learned"),
+			api.ProblemInvalidParameter)
+	}
+	require.Zero(t, decode[api.Session](t, far.do("GET", path, nil), http.StatusOK).Offset)
+}
+
 // A completion in OpenAI's form names its session in the body. The server reads the body to find
 // the session, and still forwards the body whole.
 func TestCompletionForSessionElsewhereIsPassedOn(t *testing.T) {

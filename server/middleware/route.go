@@ -201,6 +201,8 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.SetURL(to)
+			// ReverseProxy has dropped malformed parameters. The other server must refuse them.
+			out.Out.URL.RawQuery = out.In.URL.RawQuery
 			out.Out.Host = to.Host
 			// This server has checked these headers. The other server would refuse them, because
 			// its host differs.
