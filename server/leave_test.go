@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,24 @@ func TestClientsThatLeaveGiveUpTheirPlace(t *testing.T) {
 		"all have left, and the first still feeds")
 	finish()
 	require.EqualValues(t, 4, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
+}
+
+// An operation that takes no body ignores a body of any length, without a temporary file.
+func TestIgnoredBodyIsNotStored(t *testing.T) {
+	g := newRig(t, Options{})
+	conn := dial(t, g.addr)
+	path := g.create("{}")
+	t.Setenv("TMPDIR", t.TempDir()+"/missing")
+	if _, err := os.Stat(os.TempDir()); err == nil {
+		t.Skip("the folder for temporary files has another name here")
+	}
+	const size = limits.AheadBytesMax
+	resp := raw(t, conn, head("GET "+path+"/events", "Host: localhost", endless)+
+		fmt.Sprintf("%x\r\n", size))
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	_, err := conn.Write(make([]byte, size))
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
 }
 
 func TestClientsThatLeaveOverTLSGiveUpTheirPlace(t *testing.T) {

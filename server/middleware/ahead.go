@@ -5,8 +5,9 @@ import "github.com/lmserve/lmserve/internal/serving/spool"
 // ahead buffers the part of a request body that was read before the handler asked for it. The last
 // bytes are in memory, and earlier bytes are in a temporary file. The zero value is empty.
 type ahead struct {
+	drops   bool         // no handler asks for the bytes, so earlier bytes are dropped
 	file    *spool.Spool // nil if no bytes are in a file
-	in, out int64        // bytes written to the file, and bytes read back from the file
+	in, out int64        // bytes written to the file, and bytes read back; both count dropped bytes
 	tail    []byte       // the bytes after those in the file
 }
 
@@ -26,10 +27,15 @@ func (a *ahead) room() []byte {
 
 func (a *ahead) got(n int) { a.tail = a.tail[:len(a.tail)+n] }
 
-// flush moves the field tail to the file, and returns false if the file cannot be written. In this
-// case tail is unchanged.
+// flush drops the field tail or moves it to the file. It returns false if the file cannot be
+// written. In this case tail is unchanged.
 func (a *ahead) flush() bool {
 	if len(a.tail) == 0 {
+		return true
+	}
+	if a.drops {
+		a.in += int64(len(a.tail))
+		a.out = a.in
 		return true
 	}
 	if a.file == nil {

@@ -16,7 +16,7 @@ func BodyKind(c *contract.Contract, problems *answer.Problems) func(http.Handler
 		switch {
 		case !contract.HasBody(r):
 		case len(op.Accepts) == 0:
-			defer Attend(r.Context())()
+			defer attendUnread(r.Context())()
 		default:
 			if p := op.CheckBodyKind(r); p != nil {
 				problems.Answer(w, r, p)

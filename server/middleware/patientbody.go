@@ -34,6 +34,17 @@ func Attend(ctx context.Context) (stop func()) {
 	return b.attend()
 }
 
+// attendUnread is Attend for a handler that never reads the request body. Bytes read ahead are
+// dropped instead of buffered.
+func attendUnread(ctx context.Context) (stop func()) {
+	if b, ok := ctx.Value(bodyKey{}).(*patientBody); ok {
+		b.mu.Lock()
+		b.ahead.drops = true
+		b.mu.Unlock()
+	}
+	return Attend(ctx)
+}
+
 // patientBody is a request body with a new deadline for each read. While a handler waits (see
 // Attend), patientBody reads ahead.
 type patientBody struct {
