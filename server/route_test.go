@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/server/answer"
@@ -167,7 +168,10 @@ func TestUnreachableServerIsReported(t *testing.T) {
 // broken. The client cannot know how much text was accepted.
 func TestRequestEndsWithItsServer(t *testing.T) {
 	t.Parallel()
-	near, far, places := twoServers(t)
+	far := newRig(t, Options{})
+	places := &elsewhere{addr: far.url}
+	log, logs := logged()
+	near := newRig(t, Options{Places: places, Log: log})
 	path := far.create(`{"settings":{"chunk":16}}`)
 	body, text := io.Pipe()
 	defer text.Close()
@@ -195,4 +199,10 @@ func TestRequestEndsWithItsServer(t *testing.T) {
 		resp.Body.Close()
 	}
 	require.ErrorIs(t, err, io.EOF, "no problem says that nothing was done")
+	require.Eventually(t, func() bool {
+		return logs.FilterField(zap.Int("status", http.StatusBadGateway)).Len() == 1
+	}, 5*time.Second, time.Millisecond)
+	cuts := logs.FilterMessage("forwarded request cut").All()
+	require.Len(t, cuts, 1)
+	require.Contains(t, cuts[0].ContextMap()["error"], "lease")
 }

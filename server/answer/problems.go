@@ -111,6 +111,19 @@ func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(body) // a failed write means that the client has left
 }
 
+// Cut logs err and cuts the connection, because it is unknown how much another server has done of
+// the request. If no answer has begun, the access log gets status 502, which is never sent.
+func (a *Problems) Cut(w http.ResponseWriter, r *http.Request, err error) {
+	level := zap.ErrorLevel
+	if r.Context().Err() != nil { // the client has left, which is no failure of the other server
+		level = zap.DebugLevel
+	}
+	a.log.Log(level, "forwarded request cut",
+		zap.String("request_id", RequestID(r.Context())), zap.Error(err))
+	RecorderOf(w).Cut = true
+	panic(http.ErrAbortHandler)
+}
+
 // challenge returns the answer's WWW-Authenticate header (RFC 6750, section 3).
 func challenge(r *http.Request) string {
 	if r.Header.Get("Authorization") == "" {

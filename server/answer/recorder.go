@@ -14,6 +14,7 @@ type Recorder struct {
 	Bytes  int64  // bytes of the answer's body sent so far
 	Key    string // id of the caller's key; "" without a key
 	Route  string // route of a request that was refused before the router ran
+	Cut    bool   // the server cuts the connection, because another server failed
 }
 
 // Unwrap gives http.ResponseController access to the wrapped writer.
@@ -47,6 +48,8 @@ func (w *Recorder) FinalStatus(r *http.Request) int {
 		return w.Status
 	case r.Context().Err() != nil:
 		return StatusClientGone
+	case w.Cut:
+		return http.StatusBadGateway
 	}
 	return http.StatusOK // net/http sends this status for a handler that wrote nothing
 }

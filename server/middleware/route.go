@@ -255,7 +255,7 @@ func (p *passing) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var dialling *net.OpError
 	unsent := errors.As(err, &dialling) && dialling.Op == "dial"
 	if asks := contract.GetForHead(r.Method) == http.MethodGet; !unsent && !asks {
-		panic(http.ErrAbortHandler)
+		p.problems.Cut(w, r, err)
 	}
 	p.problems.Answer(w, r, unreachable(err))
 }
