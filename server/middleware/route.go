@@ -30,7 +30,8 @@ type Places interface {
 	Session(ctx context.Context, owner, text string) (addr string, found bool, err error)
 	// Alive reports whether the server at an address holds a valid lease.
 	Alive(addr string) bool
-	// Fresh chooses a server for a new session. Equal keys give the same server.
+	// Fresh chooses a server for a new session, of any model of this server. Equal keys give the
+	// same server.
 	Fresh(key string) (addr string)
 }
 

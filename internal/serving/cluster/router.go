@@ -38,7 +38,7 @@ func (r *Router) Session(
 	case err != nil:
 		return "", false, err
 	case at.Node == "":
-		return r.choose(at.ID, at.Model, at.Numerics), true, nil
+		return r.choose(r.Member.Alive(), at.ID, at.Model, at.Numerics), true, nil
 	}
 	n, known := r.node(at.Node)
 	if !known { // the server may have joined since the list of nodes was last read
@@ -66,19 +66,32 @@ func (r *Router) Alive(addr string) bool {
 }
 
 // Fresh returns the address of the server that should create a session; an empty address means this
-// server. The chosen server has this server's first model and, if possible, the same arithmetic.
-// Equal keys give the same server.
+// server. The chosen server has all models of this server, the same first model and, if possible,
+// the same arithmetic. Equal keys give the same server.
 func (r *Router) Fresh(key string) (addr string) {
 	self := r.Member.Self()
-	model := ""
-	if len(self.Models) > 0 {
-		model = self.Models[0]
+	var able []Node
+	for _, n := range r.Member.Alive() {
+		if n.servesAll(self.Models) {
+			able = append(able, n)
+		}
 	}
-	return r.choose(key, model, self.Numerics)
+	return r.choose(able, key, "", self.Numerics)
 }
 
-func (r *Router) choose(key, model, numerics string) (addr string) {
-	chosen, found := Rendezvous(r.Member.Alive(), key, model, numerics)
+// servesAll reports whether a node serves all these models, and has the same first model.
+func (n Node) servesAll(models []string) bool {
+	for i, model := range models {
+		at := slices.Index(n.Models, model)
+		if at < 0 || i == 0 && at != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Router) choose(nodes []Node, key, model, numerics string) (addr string) {
+	chosen, found := Rendezvous(nodes, key, model, numerics)
 	if !found {
 		return ""
 	}

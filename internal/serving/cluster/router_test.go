@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -55,4 +56,33 @@ func TestRequestGoesToServerOfItsSession(t *testing.T) {
 	goes("new", "http://b")
 	require.True(t, r.Alive("http://b"))
 	require.False(t, r.Alive("http://c"))
+}
+
+// A session may be of any model of the server that gets the request. A request without a model
+// means that server's first model.
+func TestNewSessionStaysWithModelsOfServer(t *testing.T) {
+	addrs := func(self Node, others ...Node) map[string]bool {
+		b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}, others: others}
+		m, err := Join(t.Context(), Options{
+			Self: self, Directory: b, Lease: time.Hour, Now: func() time.Time { return b.now },
+		})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, m.Leave(t.Context())) }()
+		r := &Router{Member: m}
+		found := map[string]bool{}
+		for i := range 50 {
+			found[r.Fresh(fmt.Sprint("session-", i))] = true
+		}
+		return found
+	}
+	node := func(name string, models ...string) Node {
+		return Node{ID: name + "-1", Name: name, Addr: "http://" + name, Models: models}
+	}
+	both, one := node("a", "default", "swift"), node("b", "default")
+	require.Equal(t, map[string]bool{"": true}, addrs(both, one), "b has no swift")
+	require.Equal(t, map[string]bool{"": true, "http://a": true}, addrs(one, both))
+	same := node("c", "default", "swift")
+	require.Equal(t, map[string]bool{"": true, "http://c": true}, addrs(both, one, same))
+	first := node("d", "swift", "default")
+	require.Equal(t, map[string]bool{"": true}, addrs(both, first), "d has another default")
 }
