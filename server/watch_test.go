@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -123,6 +124,38 @@ func TestWatcherReconnects(t *testing.T) {
 	require.Equal(t, "four", *line.Text)
 	require.Len(t, line.TokenBits, 4)
 	require.Nil(t, line.Learnt)
+}
+
+// A connection may break between the lines of one chunk. The id of the last line that arrived then
+// leads to a gap.
+func TestWatcherLosesNoLineOfChunk(t *testing.T) {
+	g := newRealRig(t, session.Options{}, Options{})
+	path := g.create("{}")
+	events := g.watchEvents(path+"/events?unit=line", "Accept", contract.MediaEventStream)
+	text := "a\nb\nc\nd"
+	require.Equal(t, http.StatusOK, g.text(path+"/score?unit=line", text).StatusCode)
+	var ids []string
+	for _, e := range events.upTo(t, 6)[1:] {
+		ids = append(ids, e.ID)
+	}
+	require.Equal(t, []string{"2", "4", "7"}, ids)
+	for i, id := range ids {
+		again := g.watchEvents(path+"/events?unit=line", "Accept", contract.MediaEventStream,
+			"Last-Event-ID", id)
+		_, err := again.next()
+		require.NoError(t, err)
+		if i == len(ids)-1 { // the client misses no line, so the next event is a new line
+			require.Equal(t, http.StatusOK, g.text(path+"/score?unit=line", "\n").StatusCode)
+			e, err := again.next()
+			require.NoError(t, err)
+			require.Equal(t, "d", *as[api.LineEvent](t, e).Text)
+			continue
+		}
+		e, err := again.next()
+		require.NoError(t, err)
+		gap := as[api.GapEvent](t, e)
+		require.Equal(t, []string{id, "7"}, []string{fmt.Sprint(gap.From), fmt.Sprint(gap.To)})
+	}
 }
 
 func TestHeadOfEvents(t *testing.T) {

@@ -58,14 +58,14 @@ func (c watchCall) stream(ctx context.Context, events *answer.EventStream) error
 	return events.Fail(ctx, err)
 }
 
-// send sends one event of a session. The id of the sent event is the session's offset after the
-// event.
+// send sends one event of a session. The id of the sent event is the offset after its text. A
+// client that has lost the connection misses only events of text after this offset.
 func (c watchCall) send(events *answer.EventStream, e session.Event) error {
 	switch {
 	case e.Start != nil:
 		return events.Send(string(api.EventStart), e.Start.Offset, c.encode.Start(*e.Start))
 	case e.Chunk != nil && c.options.Lines:
-		return sendLines(events, c.encode, e.Chunk, offsetAfter(*e.Chunk))
+		return c.sendLines(events, e.Chunk)
 	case e.Chunk != nil:
 		return events.Send(string(api.EventChunk), offsetAfter(*e.Chunk), c.encode.Chunk(*e.Chunk))
 	case e.Update != nil:
@@ -74,4 +74,19 @@ func (c watchCall) send(events *answer.EventStream, e session.Event) error {
 		return events.Send(string(api.EventGap), e.Gap.To, codec.Gap(*e.Gap))
 	}
 	return events.Idle()
+}
+
+func (c watchCall) sendLines(events *answer.EventStream, chunk *session.Chunk) error {
+	all := told(chunk)
+	for i, l := range all {
+		id := offsetAfter(*chunk)
+		if i < len(all)-1 {
+			id = l.Offset + l.Bytes
+		}
+		if err := events.Send(string(api.EventLine), id,
+			c.encode.Line(l, chunk.ByLine)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
