@@ -275,6 +275,17 @@ func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 	t.Log(refused, "bad inputs")
 }
 
+func TestBadHeaderIsReportedWithItsValue(t *testing.T) {
+	g := newRig(t, Options{})
+	path := g.create("{}")
+	p := requireProblem(t, g.do("GET", path+"/events", nil, "Last-Event-ID", "abc"),
+		api.ProblemInvalidParameter)
+	require.Equal(t, []string{"Last-Event-ID", `"abc"`}, []string{*p.Field, *p.Found})
+	p = decode[api.Problem](t, g.json("/v1/completions", `{"model":"small","prompt":"x"}`,
+		"X-Session-Offset", "1.5"), http.StatusBadRequest)
+	require.Equal(t, []string{"X-Session-Offset", `"1.5"`}, []string{*p.Field, *p.Found})
+}
+
 func (g *rig) refuse(b badInput) {
 	g.t.Helper()
 	// The server refuses forms from curl, even where it accepts forms from other clients.

@@ -111,8 +111,13 @@ func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Proble
 		return problem.New(api.ProblemInvalidParameter, err.Error())
 	}
 	name := invalid.ParamName
-	return problem.Field(api.ProblemInvalidParameter, name, problem.Quoted(r.URL.Query().Get(name)),
-		Describe(o.parameter(name).Schema.Value))
+	parameter := o.parameter(name)
+	found := r.URL.Query().Get(name)
+	if parameter.In == openapi3.ParameterInHeader {
+		found = r.Header.Get(name)
+	}
+	return problem.Field(api.ProblemInvalidParameter, name, problem.Quoted(found),
+		Describe(parameter.Schema.Value))
 }
 
 // readJSON reads a body that is empty or one JSON value as defined by package strictjson.
