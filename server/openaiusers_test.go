@@ -1,16 +1,22 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/serving/keys"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 // With UserSessions, the server creates a session for each user and key on first use. Without
@@ -96,4 +102,67 @@ func TestSessionsOfUsersOutliveTheServer(t *testing.T) {
 	}
 	require.Equal(t, serve(), serve())
 	require.Len(t, fake.sessions, 1)
+}
+
+// slowCreate is a session manager whose method Create waits, for one user, until the channel made
+// is closed.
+type slowCreate struct {
+	*fakeSessions
+	user        string
+	began, made chan struct{}
+}
+
+func (s *slowCreate) Create(
+	ctx context.Context, who session.Caller, r session.CreateRequest,
+) (session.Info, error) {
+	if r.Labels["user"] == s.user {
+		s.began <- struct{}{}
+		<-s.made
+	}
+	return s.fakeSessions.Create(ctx, who, r)
+}
+
+// While the server creates the session of a user, other users do not wait. Requests of this user
+// wait until the session exists or their client leaves.
+func TestNewUserDelaysNoOtherUser(t *testing.T) {
+	sessions := &slowCreate{newFake(), "ann", make(chan struct{}, 9), make(chan struct{})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	log, logs := logged()
+	g := newRigOn(t, sessions, Options{UserSessions: true, Log: log}, l, &http.Transport{})
+	finish := sync.OnceFunc(func() { close(sessions.made) })
+	defer finish()
+	complete := func(user string, most time.Duration) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), most)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, "POST", g.url+"/v1/completions",
+			strings.NewReader(`{"model":"fake","prompt":"x","user":"`+user+`"}`))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", contract.MediaJSON)
+		resp, err := g.plain.Do(r)
+		if err != nil {
+			return "", err
+		}
+		return resp.Header.Get("X-Session-ID"), resp.Body.Close()
+	}
+	_, err = complete("bob", time.Minute)
+	require.NoError(t, err)
+	ann := make(chan string, 1)
+	go func() {
+		id, _ := complete("ann", time.Minute)
+		ann <- id
+	}()
+	<-sessions.began
+	for _, other := range []string{"bob", "eve"} {
+		_, err = complete(other, 10*time.Second)
+		require.NoError(t, err)
+	}
+	_, err = complete("ann", 100*time.Millisecond)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Eventually(t, func() bool { return gone(logs) == 1 }, 10*time.Second, time.Millisecond)
+	finish()
+	again, err := complete("ann", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, <-ann, again)
+	require.NotEmpty(t, again)
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/server/limits"
 )
 
 // userSessions has the methods of a session manager that the type users needs.
@@ -24,20 +25,26 @@ type users struct {
 	mu struct {
 		sync.Mutex
 		byName map[userName]string // values: session ids
+		// names whose session a request finds or creates; the channel is closed at the end
+		busy map[userName]chan struct{}
 	}
 }
 
 type userName struct{ key, model, user string }
 
 // session returns the id of a user's session. It creates the session if none exists. If several
-// sessions have the user's label, it returns the oldest.
+// sessions have the user's label, it returns the oldest. Requests with the same key, model and user
+// wait for each other, until ctx ends.
 func (u *users) session(
 	ctx context.Context, sessions userSessions, who session.Caller, model, user string,
 ) (id string, err error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	name := userName{who.Key, model, user}
-	if id = u.mu.byName[name]; id != "" {
+	id, release, err := u.take(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if id != "" {
 		info, err := sessions.Get(who, id)
 		if err == nil && info.Labels[userLabel] == user {
 			return id, nil
@@ -52,11 +59,56 @@ func (u *users) session(
 	if err != nil {
 		return "", err
 	}
+	u.remember(name, id)
+	return id, nil
+}
+
+// take waits until no other request has taken the name. It returns the remembered id of the name's
+// session, or "".
+func (u *users) take(ctx context.Context, name userName) (id string, release func(), err error) {
+	for {
+		u.mu.Lock()
+		taken := u.mu.busy[name]
+		if taken == nil {
+			defer u.mu.Unlock()
+			return u.mu.byName[name], u.markLocked(name), nil
+		}
+		u.mu.Unlock()
+		select {
+		case <-taken:
+		case <-ctx.Done():
+			return "", nil, context.Cause(ctx)
+		}
+	}
+}
+
+// markLocked marks a name as busy until release is called.
+func (u *users) markLocked(name userName) (release func()) {
+	done := make(chan struct{})
+	if u.mu.busy == nil {
+		u.mu.busy = map[userName]chan struct{}{}
+	}
+	u.mu.busy[name] = done
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.mu.busy, name)
+		close(done)
+	}
+}
+
+// remember stores the id of a name's session. If too many ids are stored, remember first removes
+// all of them, because some belong to deleted sessions.
+func (u *users) remember(name userName, id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if u.mu.byName == nil {
 		u.mu.byName = map[userName]string{}
 	}
+	if len(u.mu.byName) >= limits.UsersRememberedMax {
+		clear(u.mu.byName)
+	}
 	u.mu.byName[name] = id
-	return id, nil
 }
 
 // labeled returns the id of the caller's oldest session with this model and user label, or "".

@@ -117,6 +117,8 @@ const (
 	LingerMax         = time.Second     // time to read the rest of a body that no handler reads
 	RetryAfterDefault = 5 * time.Second // Retry-After if the server is full or shutting down
 	RetryAfterBusy    = time.Second     // Retry-After if the session is busy
+	// UsersRememberedMax is the number of users whose sessions the server finds without a search.
+	UsersRememberedMax = 10_000
 	// PacedParts limits each read of a rate-limited body to 1/PacedParts of the bytes allowed per
 	// second.
 	PacedParts = 8
