@@ -20,9 +20,11 @@ func bin(x float64) (n int, part float64) {
 	return int(at), at - float64(int(at))
 }
 
-func (h *histogram) above(x float64) float64 {
-	n, part := bin(x)
-	sum := float64(float64(h.Counts[n]) * (1 - part))
+func (h *histogram) above(x float64) float64 { return h.from(bin(x)) }
+
+// from returns the count of the numbers from bin n on, without a fraction of bin n.
+func (h *histogram) from(n int, without float64) float64 {
+	sum := float64(float64(h.Counts[n]) * (1 - without))
 	for _, c := range h.Counts[n+1:] {
 		sum += float64(c)
 	}

@@ -73,8 +73,8 @@ func inTrouble(r rune) bool {
 //
 //	F = -lg((H(x) + .25 / (.25 + x)) / (n + 1))
 //
-// H(x) is the number of lines, among the last n, with at least x words of trouble. n is at most
-// about 4,096. Upper and lower case are equal. Without a list, F is 0. F does not measure how
+// H(x) is the number of lines, among the last n, with at least x words of trouble; from three words
+// on, similar numbers count as equal. n is at most about 4,096. Upper and lower case are equal. Without a list, F is 0. F does not measure how
 // strange a line is, but how likely the line is to need attention.
 type trouble struct {
 	list  string
@@ -96,7 +96,8 @@ func (t *trouble) take(line []byte, of *scratch) (bits float64) {
 		return 0
 	}
 	x := float64(t.count(line, of))
-	p := (t.seen.above(x) + troubleLeast/(troubleLeast+x)) / (float64(t.seen.N) + 1)
+	n, _ := bin(x)
+	p := (t.seen.from(n, 0) + troubleLeast/(troubleLeast+x)) / (float64(t.seen.N) + 1)
 	t.seen.add(x, troubleMemory)
 	return max(0, bitsOf(p))
 }

@@ -125,3 +125,14 @@ func TestStateKeepsWordsOfTrouble(t *testing.T) {
 	_, err = ReadState(m.AppendState(nil))
 	require.ErrorIs(t, err, ErrState)
 }
+
+func TestUsualTroubleIsNotStrange(t *testing.T) {
+	for x, line := range []string{"ok", "an error", "error: it failed", "error: it failed, fatal"} {
+		var of trouble
+		of.begin("error fail fatal")
+		for range 1000 {
+			of.take([]byte(line), new(scratch))
+		}
+		require.InDelta(t, 0, of.take([]byte(line), new(scratch)), .01, "%d words of trouble", x)
+	}
+}
