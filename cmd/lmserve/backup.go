@@ -83,7 +83,7 @@ func absent(path string) error {
 }
 
 func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
-	return f.withStore(c.Context(), func(store storage.Store) error {
+	return f.withStore(c, func(store storage.Store) error {
 		backuper, ok := store.(storage.Backuper)
 		if !ok {
 			return fmt.Errorf(

@@ -172,6 +172,26 @@ func configure(c *cobra.Command, _ []string) error {
 	return err
 }
 
+// onCommandLine reports whether the value of a flag is from the command line, not from the
+// configuration or the default.
+func onCommandLine(c *cobra.Command, flag string) bool {
+	set, _ := c.Context().Value(originsKey{}).(origins)
+	_, configured := set[flag]
+	return c.Flags().Changed(flag) && !configured
+}
+
+// chosen returns which of two flags applies, if only one of them can: first, unless the command
+// line has only second. If the command line has both, chosen returns an error.
+func chosen(c *cobra.Command, first, second string) (string, error) {
+	switch a, b := onCommandLine(c, first), onCommandLine(c, second); {
+	case a && b:
+		return "", usagef("--%s and --%s are both given, expected one of them", first, second)
+	case b:
+		return second, nil
+	}
+	return first, nil
+}
+
 // unconfigured replaces configure in commands about the program itself, which must work despite a
 // faulty configuration.
 func unconfigured(*cobra.Command, []string) error { return nil }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -77,10 +76,32 @@ func (f *dataFlags) mustFolder() (string, error) {
 	return f.folder()
 }
 
+// choosePlace chooses between a folder or file and a database, if both are given. It returns an
+// error if the command line has both.
+func (f *dataFlags) choosePlace(c *cobra.Command) error {
+	place, err := chosen(c, "store", "data-dir")
+	if err != nil {
+		return err
+	}
+	keys, err := chosen(c, "keys-file", "store")
+	switch {
+	case err != nil:
+		return err
+	case keys == "store":
+		f.keysFile = ""
+	case place == "data-dir", f.keysFile != "": // a server, too, prefers a keys file to a database
+		f.network = networkFlags{}
+	}
+	return nil
+}
+
 // openStored opens the existing store of the sessions.
-func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (storage.Store, error) {
+func (f *dataFlags) openStored(c *cobra.Command, o folder.Options) (storage.Store, error) {
+	if err := f.choosePlace(c); err != nil {
+		return nil, err
+	}
 	if f.network.given() {
-		store, err := f.network.open(ctx, postgres.Options{Alone: !o.ReadOnly})
+		store, err := f.network.open(c.Context(), postgres.Options{Alone: !o.ReadOnly})
 		if err != nil {
 			return nil, err // literally nil: an interface with a nil *postgres.Store is not nil
 		}
@@ -96,9 +117,9 @@ func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (storage.S
 
 // withStore opens the store of the sessions for reading, calls do, and closes the store.
 func (f *dataFlags) withStore(
-	ctx context.Context, do func(store storage.Store) error,
+	c *cobra.Command, do func(store storage.Store) error,
 ) (err error) {
-	store, err := f.openStored(ctx, folder.Options{ReadOnly: true})
+	store, err := f.openStored(c, folder.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ Clients send the key with every request, as "Authorization: Bearer KEY".`,
   lmserve keys add ops --admin`,
 		Args: exactly(1, "a name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			at, err := f.keysAt(c.Context())
+			at, err := f.keysAt(c)
 			if err != nil {
 				return err
 			}

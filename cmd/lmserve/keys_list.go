@@ -22,7 +22,7 @@ func newKeysList(f *dataFlags) *cobra.Command {
 		Example: "  lmserve keys list\n  lmserve keys list --json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			at, err := f.keysAt(c.Context())
+			at, err := f.keysAt(c)
 			if err != nil {
 				return err
 			}

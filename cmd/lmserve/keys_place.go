@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
 	"github.com/lmserve/lmserve/internal/atomicfile"
@@ -27,8 +28,11 @@ type keysPlace struct {
 	update func(change func([]keys.Key) ([]keys.Key, error)) error
 }
 
-func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
-	url := f.network.store
+func (f *dataFlags) keysAt(c *cobra.Command) (keysPlace, error) {
+	if err := f.choosePlace(c); err != nil {
+		return keysPlace{}, err
+	}
+	ctx, url := c.Context(), f.network.store
 	if url == "" {
 		path, err := f.mustPath()
 		return keysPlace{
@@ -39,9 +43,6 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 				return keys.UpdateFile(path, change)
 			},
 		}, err
-	}
-	if f.keysFile != "" {
-		return keysPlace{}, usagef("--keys-file and --store are both given, expected one of them")
 	}
 	name := plain(url)
 	return keysPlace{

@@ -19,7 +19,7 @@ a new key.`,
 		Example: "  lmserve keys revoke alice",
 		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			at, err := f.keysAt(c.Context())
+			at, err := f.keysAt(c)
 			if err != nil {
 				return err
 			}

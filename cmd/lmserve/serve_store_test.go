@@ -1,9 +1,12 @@
 package main
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
 func TestServeRefusesTwoPlacesForSessions(t *testing.T) {
@@ -43,4 +46,45 @@ func TestServeRefusesTwoPlacesForSessions(t *testing.T) {
 	require.Contains(t, stderr, "--store is not given")
 	require.Equal(t, "postgres://db/lmserve",
 		plain("postgres://lmserve:secret@db/lmserve?password=secret"))
+}
+
+// A data folder or keys file on the command line takes precedence over a configured database, which
+// cannot be reached in this test.
+func TestDataFolderPrecedesConfiguredStore(t *testing.T) {
+	const store, objects = "postgres://lmserve@127.0.0.1:1/lmserve", "file:///nowhere"
+	dir := t.TempDir()
+	data, err := folder.Open(dir, folder.Options{})
+	require.NoError(t, err)
+	require.NoError(t, data.Close())
+	t.Setenv("LMSERVE_STORE", store)
+	t.Setenv("LMSERVE_OBJECTS", objects)
+	require.Equal(t, "[]\n", must(t, "", "sessions", "list", "--json", "--data-dir", dir))
+	require.Contains(t, must(t, "", "sessions", "check", "--data-dir", dir), "0 findings")
+	_, stderr, code := lmserve("", "sessions", "delete", "x", "--data-dir", dir)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "not found")
+	must(t, "", "keys", "add", "ann", "--data-dir", dir)
+	file := filepath.Join(dir, "keys.json")
+	require.Contains(t, must(t, "", "keys", "list", "--keys-file", file), " ann ")
+
+	// Without a folder on the command line, the database remains the place.
+	t.Setenv("LMSERVE_DATA_DIR", dir)
+	for _, args := range [][]string{{"sessions", "list"}, {"keys", "list"}, {"keys", "list",
+		"--store", store}} {
+		_, stderr, code := lmserve("", args...)
+		require.Equal(t, exitFailure, code)
+		require.Contains(t, stderr, "--store")
+	}
+	t.Setenv("LMSERVE_KEYS_FILE", file)
+	require.Contains(t, must(t, "", "keys", "list"), " ann ", "as in a server")
+	_, stderr, code = lmserve("", "keys", "list", "--store", store)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "--store")
+
+	for _, args := range [][]string{{"sessions", "list"}, {"sessions", "delete", "x"},
+		{"keys", "list"}} {
+		_, stderr, code := lmserve("", append(args, "--data-dir", dir, "--store", store)...)
+		require.Equal(t, exitUsage, code, stderr)
+		require.Contains(t, stderr, "--store and --data-dir are both given, expected one of them")
+	}
 }

@@ -30,6 +30,9 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 			if err != nil {
 				return err
 			}
+			if err := f.choosePlace(c); err != nil {
+				return err
+			}
 			found, damaged := []string{}, 0
 			p := newProgress(c, "check")
 			defer p.end()
@@ -66,7 +69,7 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 			}
 			sessions := 0
 			p.beginOf("the sessions", "session")
-			err = f.withStore(c.Context(), func(store storage.Store) error {
+			err = f.withStore(c, func(store storage.Store) error {
 				all := int64(0)
 				count := func(storage.Session) error { all++; return nil }
 				if err := storage.Each(c.Context(), store, count); err != nil {

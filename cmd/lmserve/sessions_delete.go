@@ -16,7 +16,7 @@ func newSessionsDelete(f *dataFlags) *cobra.Command {
 		Example: "  lmserve sessions delete news 01a2011e-91d4-7a62-a0e6-4817bfbd99ae",
 		Args:    atLeastOne("ids or names"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			store, err := f.openStored(c.Context(), folder.Options{})
+			store, err := f.openStored(c, folder.Options{})
 			if err != nil {
 				return err
 			}

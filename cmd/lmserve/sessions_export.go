@@ -28,7 +28,7 @@ bytes are included and what was lost, and the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			return f.withStore(c.Context(), func(store storage.Store) error {
+			return f.withStore(c, func(store storage.Store) error {
 				id, m, err := models.of(c.Context(), store, args[0])
 				if err != nil {
 					return err

@@ -65,7 +65,7 @@ func (f *dataFlags) withManager(
 	if err != nil {
 		return err
 	}
-	store, err := f.openStored(c.Context(), folder.Options{})
+	store, err := f.openStored(c, folder.Options{})
 	if err != nil {
 		return err
 	}

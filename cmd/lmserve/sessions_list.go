@@ -19,7 +19,7 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 		Example: "  lmserve sessions list --json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.withStore(c.Context(), func(store storage.Store) error {
+			return f.withStore(c, func(store storage.Store) error {
 				all, charged := []storedSession{}, charges(store)
 				err := storage.Each(c.Context(), store, func(found storage.Session) error {
 					s := describeStored(found)

@@ -37,7 +37,7 @@ because rounding makes a difference there. If a total differs, the exit code is 
 			if err != nil {
 				return err
 			}
-			return f.withStore(c.Context(), func(store storage.Store) error {
+			return f.withStore(c, func(store storage.Store) error {
 				ids := args
 				if len(ids) == 0 {
 					if err := storage.Each(c.Context(), store,

@@ -13,7 +13,7 @@ func newSessionsShow(f *dataFlags) *cobra.Command {
 		Example: "  lmserve sessions show news",
 		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.withStore(c.Context(), func(store storage.Store) error {
+			return f.withStore(c, func(store storage.Store) error {
 				found, err := storedNamed(c.Context(), store, args[0])
 				if err != nil {
 					return err
