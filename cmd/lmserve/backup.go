@@ -40,11 +40,12 @@ include the keys file.`,
 			if err := absent(args[0]); err != nil {
 				return err
 			}
-			if server == "" {
-				return backupFolder(c, &f, args[0])
+			source, err := chosen(c, "server", "data-dir")
+			if err != nil {
+				return err
 			}
-			if f.dir != "" {
-				return usagef("--server and --data-dir are given, expected one of them")
+			if server == "" || source == "data-dir" {
+				return backupFolder(c, &f, args[0])
 			}
 			if keyFile != "" {
 				text, err := readBounded(c.Context(), keyFile)

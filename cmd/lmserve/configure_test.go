@@ -188,3 +188,40 @@ func FuzzConfiguration(f *testing.F) {
 		_, _ = conf.apply(about)
 	})
 }
+
+// A flag on the command line replaces a configured flag that excludes it. Two flags on the command
+// line that exclude each other are an error.
+func TestConfiguredFlagsYieldToCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	url, stop := serving(t, "--model", smallModel(t), "--data-dir", filepath.Join(dir, "data"))
+	defer stop()
+	t.Setenv("LMSERVE_DATA_DIR", dir)
+	must(t, "", "backup", "--server", url, filepath.Join(dir, "out.tar"))
+	_, stderr, code := lmserve("", "backup", "--server", url, "--data-dir", dir,
+		filepath.Join(dir, "two.tar"))
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--server and --data-dir are both given, expected one of them")
+
+	t.Setenv(configVariable, configFile(t, "threads: 3\nmem-len: 9\nthreshold: 1/100\n"))
+	text, log := beginning(t, 16000)
+	must(t, text, "score", "--server", url)
+	must(t, "", "complete", "--server", url, "--max-tokens", "1")
+	must(t, "", "suggest", "--server", url)
+	watch := func(flags ...string) string {
+		return must(t, text, append([]string{"watch", "--lines", "--json", "-"},
+			flags...)...)
+	}
+	require.Equal(t, 3, strings.Count(watch("--server", url, "--top", "3"), "\n"))
+	_, stderr, code = lmserve("", "watch", log, "--threshold", "1/9", "--top", "3")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--threshold and --top are both given, expected one of them")
+
+	t.Setenv("LMSERVE_SERVER", url)
+	t.Setenv("LMSERVE_WATCH_TOP", "3")
+	require.Equal(t, 3, strings.Count(watch(), "\n"), "--top limits the lines of --threshold")
+	require.Greater(t, strings.Count(watch("--threshold", "1/2"), "\n"), 3)
+	_, stderr, code = lmserve("", "backup", "--data-dir", filepath.Join(dir, "nothing"),
+		filepath.Join(dir, "of-folder.tar"))
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "nothing")
+}

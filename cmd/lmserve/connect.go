@@ -72,7 +72,7 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 	for _, name := range []string{
 		"threads", "precision", memLenName, clampLenName, sameLengthName,
 	} {
-		if c.Flags().Changed(name) {
+		if onCommandLine(c, name) {
 			err := fmt.Errorf("--%s has no effect with --server: only the flags "+
 				"of the server itself apply", name)
 			return nil, usageError{err}

@@ -37,7 +37,7 @@ func runTyping(
 	c *cobra.Command, m *model.Model, data string, o eval.TypingOptions, asJSON bool,
 ) error {
 	for _, flag := range []string{"reset", "shuffle-seed", "max-bytes", "kv", "chart"} {
-		if c.Flags().Changed(flag) {
+		if onCommandLine(c, flag) {
 			return usagef("--%s and --typing are both given, expected one of them", flag)
 		}
 	}

@@ -92,7 +92,7 @@ func (f oldThreshold) Set(text string) error {
 	return f.c.Flags().Set("threshold", text)
 }
 
-func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) {
+func (k *scoring) options(c *cobra.Command, threshold float64) (o client.ScoreOptions, err error) {
 	o = client.ScoreOptions{Lines: k.lines, Learn: client.Learn(k.learn)}
 	if err := k.records.apply(&o); err != nil {
 		return o, err
@@ -116,7 +116,7 @@ func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) 
 		err = fmt.Errorf("--learn is %q, expected %s, %s or %s", k.learn,
 			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)
 	}
-	if err == nil && !k.lines && (threshold > 0 || k.choice.top > 0) {
+	if err == nil && !k.lines && (onCommandLine(c, "threshold") || onCommandLine(c, "top")) {
 		err = errors.New("--threshold or --top is given without --lines, expected --lines too")
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
-	options, err := k.options(threshold)
+	options, err := k.options(c, threshold)
 	if err != nil {
 		return err
 	}

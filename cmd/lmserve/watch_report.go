@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -374,12 +373,13 @@ func (f *lineChoice) register(c *cobra.Command, rate string) {
 // check validates the flags. It returns the largest rating p of a printed line, or 0 if all lines
 // are printed.
 func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
-	top := c.Flags().Changed("top")
-	if top && c.Flags().Changed("threshold") {
-		err := errors.New("--threshold and --top are both given, expected one of them")
-		return 0, usageError{err}
+	if _, err := chosen(c, "threshold", "top"); err != nil {
+		return 0, err
 	}
-	if top && (f.top < 1 || f.top > topMax) {
+	switch {
+	case onCommandLine(c, "threshold"):
+		f.top = 0 // a configured number would hide the lines that --threshold selects
+	case c.Flags().Changed("top") && (f.top < 1 || f.top > topMax):
 		return 0, usagef("--top is %d, expected 1 to %d", f.top, topMax)
 	}
 	if f.threshold == "" {
