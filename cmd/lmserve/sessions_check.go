@@ -86,7 +86,11 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 				})
 			})
 			p.end()
-			if err != nil && damaged == 0 { // if damage was found, the error only repeats it
+			if damaged > 0 && errors.Is(err, storage.ErrCorrupt) {
+				tell(err) // usually repeats the damage
+				err = nil
+			}
+			if err != nil {
 				return err
 			}
 			if asJSON {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -8,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -102,4 +105,33 @@ func TestSessionsOffline(t *testing.T) {
 	_, stderr, code = lmserve("", "sessions", "list", "--data-dir", "none")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "--data-dir is none")
+}
+
+// A signal ends a check with an error and without a summary, even if the check has found damage.
+func TestCheckAfterDamageCanBeInterrupted(t *testing.T) {
+	dir, flags := t.TempDir(), []string{"--model", smallModel(t)}
+	text, _ := beginning(t, 500)
+	flags = append(flags, "--data-dir", dir)
+	must(t, text, append([]string{"score", "--session", "news"}, flags...)...)
+	file := filepath.Join(t.TempDir(), "news.session")
+	must(t, "", append([]string{"sessions", "export", "news", "--out", file}, flags...)...)
+	imports := append([]string{"sessions", "import", file}, flags...)
+	damaged := strings.TrimSpace(must(t, "", imports...))
+	must(t, "", imports...)
+	snapshots, err := filepath.Glob(filepath.Join(dir, "sessions", damaged, "state.*"))
+	require.NoError(t, err)
+	require.Len(t, snapshots, 1)
+	require.NoError(t, os.Truncate(snapshots[0], 100))
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out, errs := new(endingWriter), new(bytes.Buffer)
+	out.end = func(err error) {
+		if strings.Count(out.String(), "\n") == 1 { // the files of the session are checked
+			cancel(err)
+		}
+	}
+	code := run(ctx, append([]string{"sessions", "check"}, flags...), nil, out, errs)
+	require.Equal(t, exitSignal+int(syscall.SIGINT), code, errs)
+	require.Contains(t, out.String(), damaged)
+	require.NotContains(t, out.String(), "findings")
 }
