@@ -89,17 +89,21 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 		switch {
 		case at >= 0 && i.State != client.IncidentOpen:
 			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)
-			err = r.closedLocked(foundIncident{source: f.Source, Incident: i})
+			if watch.Worth(&i, r.threshold) {
+				err = r.closedLocked(foundIncident{source: f.Source, Incident: i})
+			}
 		case at >= 0:
 			o := &r.incidents.open[at]
 			more := i.Changes[len(o.Changes):]
 			o.Incident, o.before = i, false
 			again := i.Last == f.Line.Number && f.Line.P <= r.threshold &&
 				f.Line.Number > o.shown+shownAgain
-			if i.P <= r.threshold && (i.P < o.shownP/stranger || again) {
+			switch {
+			case !watch.Worth(&i, r.threshold): // since the user's verdict
+			case i.P <= r.threshold && (i.P < o.shownP/stranger || again):
 				o.shownP, o.shown, shown = i.P, f.Line.Number, true
 				err = r.tellLocked(f, i, more)
-			} else {
+			default:
 				err = r.changedLocked(f.Source, i, more)
 			}
 		case i.State == client.IncidentOpen && i.Last == f.Line.Number &&
@@ -201,7 +205,7 @@ func (r *lineReport) openLocked() error {
 		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.Number, b.Number))
 	})
 	for _, i := range r.incidents.open {
-		if i.before {
+		if i.before || !watch.Worth(&i.Incident, r.threshold) {
 			continue
 		}
 		if err := r.closedLocked(i); err != nil {

@@ -599,11 +599,14 @@ func TestWatchTakesFeedback(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, printed("false alarm: PANIC of shard a"), time.Minute, 5*time.Millisecond,
 		"%s", &w.err)
-	write(0, 300, "PANIC of shard b")
+	write(0, 100, "PANIC of shard b") // joins the incident, which is still open
+	write(0, 300, "PANIC of shard c")
 	write(0, 300, "goodbye, world: it ends; here")
 	require.Eventually(t, printed("goodbye"), time.Minute, 5*time.Millisecond, "%s", &w.err)
-	require.NotContains(t, w.out.String(), "shard b")
 	w.stop()
+	require.NotContains(t, w.out.String(), "shard b")
+	require.NotContains(t, w.out.String(), "shard c")
+	require.NotContains(t, w.out.String(), "2 lines")
 	require.NoError(t, tell.Close())
 }
 
