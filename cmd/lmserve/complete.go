@@ -80,10 +80,7 @@ func (k *completing) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if k.session == "" {
-		opening.Seed = &k.stream.seed
-	}
-	return k.withSession(c, opening, func(cl *client.Client, s client.Session) error {
+	do := func(cl *client.Client, s client.Session) error {
 		if err := k.stream.checkEffect(string(s.Settings.Method)); err != nil {
 			return err
 		}
@@ -99,7 +96,8 @@ func (k *completing) run(c *cobra.Command) error {
 			fmt.Fprintf(c.ErrOrStderr(), "lmserve: the seed was %d\n", p.seed)
 		}
 		return flagError(err)
-	})
+	}
+	return k.withSession(c, opening, k.stream.seed, do)
 }
 
 // request builds the request from the flags. It checks the flags as far as possible without a

@@ -38,24 +38,26 @@ func (f *connectFlags) of(r client.SessionRequest) client.SessionRequest {
 }
 
 // openSession finds a session by name or id, or creates a session with the name. If the name is "",
-// it creates a temporary session. The caller calls done, which deletes a temporary session.
+// it creates a temporary session. A new session gets the parameter seed. An existing session may
+// have any seed, unless r has one. The caller calls done, which deletes a temporary session.
 func openSession(
-	ctx context.Context, cl *client.Client, name string, r client.SessionRequest,
+	ctx context.Context, cl *client.Client, name string, r client.SessionRequest, seed uint64,
 ) (s client.Session, done func() error, err error) {
 	if name != "" {
 		keep := func() error { return nil }
-		if r.Settings == nil && r.Model == nil {
+		s, err := cl.GetSession(ctx, name)
+		switch {
+		case client.Is(err, client.ProblemSessionNotFound):
+			r.Seed = &seed
+		case err != nil || r.Settings == nil && r.Model == nil:
 			// The request has no settings and no model, so any existing session will do, whether
 			// name is the session's name or its id.
-			s, err := cl.GetSession(ctx, name)
-			if !client.Is(err, client.ProblemSessionNotFound) {
-				return s, keep, err
-			}
+			return s, keep, err
 		}
-		s, _, err := cl.EnsureSession(ctx, name, r)
+		s, _, err = cl.EnsureSession(ctx, name, r)
 		return s, keep, err
 	}
-	r.History, r.TTLSeconds = new(client.HistoryTail), new(int64(unnamedTTLSeconds))
+	r.Seed, r.History, r.TTLSeconds = &seed, new(client.HistoryTail), new(int64(unnamedTTLSeconds))
 	s, err = cl.CreateSession(ctx, r)
 	return s, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), localDrainMax)
@@ -69,9 +71,10 @@ func openSession(
 }
 
 // withSession calls its parameter `do` with the session that the flags name. Without a name it uses
-// a new session, which it deletes afterwards.
+// a new session, which it deletes afterwards. Any new session gets the parameter seed.
 func (f *connectFlags) withSession(
-	c *cobra.Command, r client.SessionRequest, do func(*client.Client, client.Session) error,
+	c *cobra.Command, r client.SessionRequest, seed uint64,
+	do func(*client.Client, client.Session) error,
 ) (err error) {
 	conn, err := f.connect(c)
 	if err != nil {
@@ -82,7 +85,7 @@ func (f *connectFlags) withSession(
 	if err != nil {
 		return err
 	}
-	s, done, err := openSession(c.Context(), cl, f.session, f.of(r))
+	s, done, err := openSession(c.Context(), cl, f.session, f.of(r), seed)
 	if err != nil {
 		return flagError(err)
 	}

@@ -144,7 +144,7 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
-	if k.session == "" || c.Flags().Changed("seed") {
+	if c.Flags().Changed("seed") {
 		r.Seed = &k.stream.seed
 	}
 	in, closeIn, err := openAll(c.Context(), files, c.InOrStdin())
@@ -152,7 +152,7 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 		return err
 	}
 	defer closeIn()
-	return k.withSession(c, r, func(cl *client.Client, s client.Session) error {
+	return k.withSession(c, r, k.stream.seed, func(cl *client.Client, s client.Session) error {
 		if err := k.stream.checkEffect(string(s.Settings.Method)); err != nil {
 			return err
 		}

@@ -70,7 +70,11 @@ func (k *suggesting) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return k.withSession(c, opening, func(cl *client.Client, s client.Session) error {
+	return k.withSession(c, opening, k.stream.seed, func(cl *client.Client,
+		s client.Session) error {
+		if err := k.stream.checkEffect(string(s.Settings.Method)); err != nil {
+			return err
+		}
 		if err := feedFiles(c, cl, s, k.after); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -40,4 +41,26 @@ func TestSuggestPrintsNoControlCharacters(t *testing.T) {
 		{Probability: 0.5, Text: "é \"\t\x1b[2J\n"}, {Probability: 0.25, Text: " größer"},
 	})
 	require.Equal(t, "0.50  \"é \\\"\\t\\x1b[2J\\n\"\n0.25  \" größer\"\n", out.String())
+}
+
+// --seed applies to new sessions only. Its default is 0. An existing session keeps its own seed.
+func TestNewSessionsHaveTheSeedOfTheFlag(t *testing.T) {
+	url, stop := serving(t, "--model", smallModel(t))
+	defer stop()
+	seedOf := func(name string, command ...string) any {
+		must(t, "", append(command, "--server", url, "--session", name, "--chunk", "8")...)
+		_, session := send(t, http.MethodGet, url+"/v1/sessions/"+name, "", "")
+		return session["seed"]
+	}
+	complete := []string{"complete", "--max-tokens", "1", "--seed"}
+	require.EqualValues(t, 4, seedOf("suggested", "suggest", "--seed", "4"))
+	require.EqualValues(t, 4, seedOf("suggested", "suggest"))
+	require.EqualValues(t, 5, seedOf("completed", append(complete, "5")...))
+	require.EqualValues(t, 5, seedOf("completed", append(complete, "6")...))
+	require.EqualValues(t, 0, seedOf("default", "suggest"))
+	require.EqualValues(t, 0, seedOf("scored", "score"))
+
+	_, stderr, code := lmserve("", "suggest", "--server", url, "--theta", "0.5")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--theta has no effect with method ")
 }

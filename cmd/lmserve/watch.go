@@ -246,9 +246,9 @@ func (k *watching) checkAnswers(streams []watchStream) error {
 func (k *watching) open(
 	ctx context.Context, cl *client.Client, name string,
 ) (s client.Session, done func() error, err error) {
-	asked := client.SessionRequest{Seed: new(uint64)}
+	asked := client.SessionRequest{}
 	if !k.counts {
-		return openSession(ctx, cl, name, k.of(asked))
+		return openSession(ctx, cl, name, k.of(asked), 0)
 	}
 	if name != "" {
 		s, err := cl.GetSession(ctx, name)
@@ -259,5 +259,5 @@ func (k *watching) open(
 	asked.Settings = &client.SettingsRequest{
 		Method: new(client.MethodCounts), Companion: new(false),
 	}
-	return openSession(ctx, cl, name, k.of(asked))
+	return openSession(ctx, cl, name, k.of(asked), 0)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -608,6 +609,20 @@ func TestWatchTakesFeedback(t *testing.T) {
 	require.NotContains(t, w.out.String(), "shard c")
 	require.NotContains(t, w.out.String(), "2 lines")
 	require.NoError(t, tell.Close())
+}
+
+// watch uses an existing session of the model that --model names, whatever the session's seed.
+func TestWatchUsesSessionWithAnySeed(t *testing.T) {
+	url, stop := serving(t, "--model", smallModel(t))
+	defer stop()
+	log := filepath.Join(t.TempDir(), "app.log")
+	logOf(t, log, 0, 40)
+	must(t, "", "score", "--server", url, "--session", "web", "--seed", "3", log)
+	_, session := send(t, http.MethodGet, url+"/v1/sessions/web", "", "")
+	w := startWatch(t, nil, "--server", url, "--model", session["model"].(string), "--session",
+		"web", "--lines", "--threshold", "1", "--json", log)
+	w.lines(8) // without the first 32 lines
+	w.stop()
 }
 
 // Without --model, a session uses no neural network, and resumes after a restart. A session that
