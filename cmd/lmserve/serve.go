@@ -156,7 +156,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	fmt.Fprintf(c.OutOrStdout(), "lmserve: serving %s on %s://%s\nlmserve: sessions in %s\n%s%s",
 		models.first.ID(), scheme, l.Addr(), o.where, models.about(), h.aboutAdmin())
-	return h.serve(c.Context(), l, f.drain)
+	return h.serve(c.Context(), l, f.limits.drainDelay+f.drain)
 }
 
 // open listens on the configured address. Unless --insecure is given, it refuses an address that

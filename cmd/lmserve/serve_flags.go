@@ -109,7 +109,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 			"earlier text. Until a session has this number, its state is saved every 4s of "+
 			"computing. docs/operations.md (Forks) lists the costs")
 	flags.DurationVar(&f.drain, "drain-timeout", 30*time.Second,
-		"maximum time to finish requests in progress when the server shuts down")
+		"maximum time to finish requests in progress when the server shuts down, after "+
+			"--drain-delay")
 	flags.BoolVar(&f.scrub, "scrub", true, "slow, repeated check of the data folder for damage")
 	flags.BoolVar(&f.userSessions, "user-sessions", false,
 		"creation of a lasting session for each value of the field \"user\" in requests to "+

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -120,4 +122,30 @@ func TestServeTakesSmallerLimits(t *testing.T) {
 		require.Equal(t, exitUsage, code)
 		require.Contains(t, stderr, "--"+flag+" is "+strings.TrimSuffix(value, "0s"))
 	}
+}
+
+// The time of --drain-timeout begins after --drain-delay, so requests in progress may finish even
+// if the delay is longer.
+func TestDrainTimeoutFollowsDrainDelay(t *testing.T) {
+	url, stop := serving(t, "--model", smallModel(t), "--drain-delay", "2s", "--drain-timeout",
+		"1s")
+	text, _ := beginning(t, 100)
+	_, session := send(t, http.MethodPost, url+"/v1/sessions", "", "{}")
+	body, write := io.Pipe()
+	answers := make(chan string, 1)
+	go func() {
+		var events []byte
+		path := url + "/v1/sessions/" + session["id"].(string) + "/score"
+		res, err := http.Post(path, "text/plain", body)
+		if err == nil {
+			events, err = io.ReadAll(res.Body)
+			_ = res.Body.Close()
+		}
+		answers <- fmt.Sprint(string(events), err)
+	}()
+	_, err := io.WriteString(write, text)
+	require.NoError(t, err)
+	time.AfterFunc(1200*time.Millisecond, func() { _ = write.Close() })
+	stop()
+	require.Regexp(t, `(?s)^{"type":"summary","offset":100,.*<nil>$`, <-answers)
 }
