@@ -69,6 +69,9 @@ func configuredFlags(c *cobra.Command, set origins) (all []configuredFlag) {
 		if secret && one.Value != "" {
 			one.Value = "(a secret)"
 		}
+		if f.Name == "store" || f.Name == "objects" { // a URL may contain a password
+			one.Value = plain(one.Value)
+		}
 		all = append(all, one)
 	})
 	return all

@@ -170,6 +170,15 @@ func TestKeyIsNotShown(t *testing.T) {
 	out := must(t, "", "config", "complete")
 	require.NotContains(t, out, "secret-text")
 	require.Regexp(t, `key +\(a secret\) +LMSERVE_KEY`, out)
+
+	t.Setenv("LMSERVE_STORE", "postgres://u:secret-text@db/x?password=secret-text")
+	t.Setenv("LMSERVE_OBJECTS", "s3://states?key=secret-text")
+	out = must(t, "", "config", "serve")
+	require.NotContains(t, out, "secret-text")
+	require.Regexp(t, `store +postgres://db/x +LMSERVE_STORE`, out)
+	serve := inForce(t, "serve")
+	require.Equal(t, "postgres://db/x", serve["store"].Value)
+	require.Equal(t, "s3://states", serve["objects"].Value)
 }
 
 func FuzzConfiguration(f *testing.F) {
