@@ -13,11 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/rawbytes"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
 const (
@@ -46,16 +44,11 @@ config COMMAND' shows the current values.`
 
 type configuration struct {
 	file   string
-	values *koanf.Koanf
+	values map[string]any
 }
 
-// configDelimiter joins names of sections and flags. It occurs in no name.
-const configDelimiter = "/"
-
-func newValues() *koanf.Koanf { return koanf.New(configDelimiter) }
-
 func readConfiguration(ctx context.Context, root *cobra.Command) (*configuration, error) {
-	conf := &configuration{values: newValues()}
+	conf := &configuration{}
 	given := root.PersistentFlags().Lookup(configName).Value.String()
 	named := cmp.Or(given, os.Getenv(configVariable))
 	path := cmp.Or(named, defaultConfigFile())
@@ -70,10 +63,10 @@ func readConfiguration(ctx context.Context, root *cobra.Command) (*configuration
 		return nil, usagef("the configuration file: %w", err)
 	}
 	conf.file = path
-	if err := conf.values.Load(rawbytes.Provider(text), yaml.Parser()); err != nil {
+	if err := yaml.Unmarshal(text, &conf.values); err != nil {
 		return nil, usagef("%s: expected YAML with flags and their values: %w", path, err)
 	}
-	return conf, conf.check(root, nil, conf.values.Raw())
+	return conf, conf.check(root, nil, conf.values)
 }
 
 // defaultConfigFile returns the default configuration file, or "" if the system defines no folder
@@ -93,6 +86,7 @@ func (conf *configuration) check(c *cobra.Command, above []string, section map[s
 		path := append(slices.Clone(above), key)
 		below := subcommandNamed(c, key)
 		inner, isSection := section[key].(map[string]any)
+		_, hasOtherKeys := section[key].(map[any]any) // a section with a key that is not a text
 		switch {
 		case below != nil && isSection:
 			if err := conf.check(below, path, inner); err != nil {
@@ -103,7 +97,7 @@ func (conf *configuration) check(c *cobra.Command, above []string, section map[s
 			return conf.wrong(path, fmt.Sprint(section[key]), "flags of "+below.CommandPath())
 		case !takesFlag(c, key), key == configName && len(above) == 0:
 			return conf.unknown(c, path)
-		case isSection:
+		case isSection, hasOtherKeys:
 			return conf.wrong(path, "a section", "the value of a flag")
 		}
 	}
@@ -246,9 +240,9 @@ func (conf *configuration) find(
 	c *cobra.Command, flag string,
 ) (value any, from origin, found bool) {
 	for words := commandWords(c); ; words = words[:len(words)-1] {
-		section := conf.values.Raw()
-		if len(words) > 0 {
-			section = conf.values.Cut(strings.Join(words, configDelimiter)).Raw()
+		section := conf.values
+		for _, word := range words {
+			section, _ = section[word].(map[string]any)
 		}
 		key, ok := keyOf(c, section, flag)
 		// At the top level, the key config would name the configuration file itself.

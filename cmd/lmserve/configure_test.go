@@ -86,7 +86,7 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 			t.Setenv(name, value)
 			about, err := findCommand(newRoot(), commandWords(c))
 			require.NoError(t, err)
-			conf := &configuration{values: newValues()}
+			conf := &configuration{}
 			set, err := conf.apply(about)
 			require.NoError(t, err)
 			require.Equal(t, origins{f.Name: origin(name)}, set)
@@ -110,6 +110,8 @@ func TestWrongConfiguration(t *testing.T) {
 		"serve: {threads: [1, 2]}":    `serve.threads: found "1,2", expected a whole number`,
 		"serve: {threads: {a: 1}}": "serve.threads: found a section, expected the " +
 			"value of a flag",
+		"serve: {listen: {1: 2}}": "serve.listen: found a section, expected the value of a flag",
+		"serve: {1: 2}":           "serve: found map[1:2], expected flags of lmserve serve",
 		"serve: {scrub: perhaps}": `serve.scrub: found "perhaps", expected true or false`,
 		"serve: {max-replay: 3}":  `serve.max-replay: found "3", expected a duration`,
 		"serve: {memory-budget: 1.5G}": `serve.memory-budget: found "1.5G", expected a number ` +
