@@ -42,24 +42,17 @@ const (
 
 // take advances the clock to the n-th line, and returns the step from the last stamp to the stamp
 // of this line. A stamp that is more than setBackMost earlier than the last stamp belongs to the
-// next day. unit reports whether the clock's unit changes from lines to milliseconds.
-func (c *clock) take(of stamp, n int64) (step int64, unit bool) {
+// next day.
+func (c *clock) take(of stamp, n int64) (step int64) {
 	before := c.now(n - 1)
 	if of.to > 0 {
 		step = c.stamp(of.millis)
 	}
 	if n == warmLines {
-		c.Stamps = c.slow(n)
+		if c.follows(n) {
+			c.Stamps = 1
+		}
 		c.Start = c.now(n)
-	}
-	// A log may begin with many lines at once, so the decision to count lines is checked at line
-	// 600, 1200, 2400 and so on.
-	if k := n / warmLines; c.Stamps == 0 && n == k*warmLines && k > 1 && k&(k-1) == 0 &&
-		c.slow(n) == 1 {
-		c.Stamps = 1
-		c.Start, c.Pace = c.Time, float64(c.Time)/float64(n)
-		c.Longest = c.Pace
-		return step, true
 	}
 	if n > warmLines {
 		gap := float64(c.now(n) - before)
@@ -69,16 +62,13 @@ func (c *clock) take(of stamp, n int64) (step int64, unit bool) {
 		c.Pace += (gap - c.Pace) / float64(min(n-warmLines, paceLines))
 		c.Longest = max(float64(c.Longest*(1-1./paceLines)), gap)
 	}
-	return step, false
+	return step
 }
 
-// slow returns 1 if most of the first n lines have stamps and are slow enough for a clock that
-// follows stamps. Otherwise it returns 0.
-func (c *clock) slow(n int64) uint8 {
-	if 2*c.Stamped > n && c.Time*linesASecond > n*1000 {
-		return 1
-	}
-	return 0
+// follows reports whether most of the first n lines have stamps and are slow enough for a clock
+// that follows stamps.
+func (c *clock) follows(n int64) bool {
+	return 2*c.Stamped > n && c.Time*linesASecond > n*1000
 }
 
 func (c *clock) stamp(millis int64) (step int64) {

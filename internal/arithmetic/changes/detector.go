@@ -73,10 +73,7 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	l := line{n: d.n, text: text[:min(len(text), lineMost)]}
 	of := stampOf(l.text)
 	l.shown = of.to
-	step, unit := d.clock.take(of, l.n)
-	if unit {
-		d.forgetBeats()
-	}
+	step := d.clock.take(of, l.n)
 	d.words(&l, cutter{line: l.text, stamp: of})
 	d.jump(&l, of, step)
 	if l.n <= warmLines {
@@ -212,9 +209,14 @@ func levelOf(v, x float64) uint32 {
 // Due returns how long the log must pause before the pause is unusual, measured by its time stamps.
 // It returns false while the log has too few stamps to compute this.
 func (d *Detector) Due() (time.Duration, bool) {
-	if d.clock.Stamps == 0 || d.n < silenceLines {
+	c := &d.clock
+	if d.n < silenceLines || c.Stamps == 0 && !c.follows(d.n) {
 		return 0, false
 	}
-	gap := max(wholeLogLongest*d.clock.Longest, wholeLogMean*d.clock.Pace, coarseMillis)
+	longest, mean := c.Longest, c.Pace
+	if c.Stamps == 0 { // these two count lines, for example after a fast start of a slow log
+		longest, mean = c.Ahead, float64(c.Time)/float64(d.n)
+	}
+	gap := max(wholeLogLongest*longest, wholeLogMean*mean, coarseMillis)
 	return time.Duration(gap * float64(time.Millisecond)), true
 }

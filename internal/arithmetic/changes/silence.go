@@ -74,16 +74,6 @@ func (d *Detector) beat(l *line, e *key, of event) {
 	}
 }
 
-// forgetBeats drops all gaps, because the clock's unit has changed.
-func (d *Detector) forgetBeats() {
-	for i := range d.keys {
-		e := &d.keys[i]
-		e.Beat, e.Mean, e.Deviation, e.Longest, e.Beats = 0, 0, 0, 0, 0
-		e.Flags &^= flagBeaten | flagSilent
-	}
-	d.due = nothingDue
-}
-
 // even reports whether a key has had enough gaps and all gaps have similar lengths.
 func (e *key) even() bool {
 	n := float32(e.Beats)
