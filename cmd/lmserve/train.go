@@ -152,10 +152,10 @@ var trainFlags = []trainFlag{
 	{"normalize", "Normalize", "meta, joint: division of the meta-learners' gradients by their " +
 		"usual size, from the gradient statistics of --init's model"},
 	{"companion", "Meta.Companion", "meta, joint, online: training and validation with the loss " +
-		"of the mixture with a companion"},
+		"of the mixture with a companion (default: as --init's meta-learners were trained)"},
 	{"mixture", "Meta.Mixture", "meta, joint, with a companion: weight, 0 to 1, of the mixture's " +
 		"loss in the loss that the fast weights learn from, in training and serving; the rest is " +
-		"the network's loss"},
+		"the network's loss (default: the weight in --init's model)"},
 	{"companion-bytes", "Meta.CompanionBytes", "size of the companion's table, a power of two, " +
 		"in training and by default in serving (default: the size in --init's model)"},
 	{"companion-alone", "Meta.CompanionAlone", "default of the model's sessions: companion mixed " +

@@ -2,6 +2,7 @@ package train
 
 import (
 	"cmp"
+	"encoding/json"
 	"runtime"
 	"slices"
 
@@ -96,8 +97,9 @@ func (o *Options) complete(base *model.Model, tokens int) {
 	switch {
 	case base.Learner != nil:
 		settings, chunk = base.Learner.Settings, base.Chunk
-		if !m.Companion && base.Mixture > 0 {
-			m.Companion, m.Mixture = true, base.Mixture
+		m.Companion = m.Companion || base.Mixture > 0 || o.trainsLearner() && withCompanion(base)
+		if m.Companion {
+			fill(&m.Mixture, base.Mixture)
 		}
 	case len(m.Branches) == 0 && m.Scheme == SchemeWindow:
 		m.Branches = []string{"paper"}
@@ -127,6 +129,26 @@ func (o *Options) complete(base *model.Model, tokens int) {
 	// bytes.
 	fill(&o.Pretrain.Warmup, o.Pretrain.Steps/20)
 	fill(&o.Joint.Warmup, o.Joint.Steps/20)
+}
+
+// trainsLearner reports whether the run trains meta-learners.
+func (o *Options) trainsLearner() bool {
+	return !slices.Equal(o.Phases, []string{PhasePretrain})
+}
+
+// withCompanion reports whether the model's meta-learners learned with a companion. If the
+// mixture's loss had no weight in their updates, only a card of Run says so.
+func withCompanion(m *model.Model) bool {
+	var c struct {
+		Recipe struct {
+			Meta struct {
+				Companion bool `json:"companion"`
+			} `json:"meta"`
+		} `json:"recipe"`
+		Companion bool `json:"companion"`
+	}
+	read := json.Unmarshal(m.Card, &c) == nil
+	return m.Mixture > 0 || read && (c.Recipe.Meta.Companion || c.Companion)
 }
 
 // settingsOver returns the settings `asked`, with zero fields replaced by the fields of `others`.

@@ -454,3 +454,44 @@ func TestMetaLearnersContinue(t *testing.T) {
 		})
 	}
 }
+
+// Only the card says that these meta-learners learned with a companion.
+func TestMetaLearnersKeepTheirCompanion(t *testing.T) {
+	o := TinyMeta(t, SchemeOnline)
+	o.Phases, o.Init, o.Pretrain.Steps, o.Meta.Steps = []string{PhaseMeta}, Pretrained(t), 1, 1
+	o.Pretrain.Warmup, o.Joint.Steps = -1, 1
+	dir := t.TempDir()
+	made := func(name string, change func(*Options)) Report {
+		o := o
+		change(&o)
+		o.Out = filepath.Join(dir, name)
+		report, err := Run(context.Background(), o)
+		require.NoError(t, err)
+		return report
+	}
+	from := func(name string, phases ...string) func(*Options) {
+		return func(o *Options) {
+			o.Init, o.Phases, o.Meta.Branches = filepath.Join(dir, name), phases, nil
+		}
+	}
+	require.False(t, made("without", func(*Options) {}).Stored.Companion)
+	require.True(t, made("with", func(o *Options) { o.Meta.Companion = true }).Stored.Companion)
+	require.True(t, made("again", from("with", PhaseMeta)).Phases[0].Best.Companion)
+	require.False(t, made("slow", from("with", PhasePretrain)).Phases[0].Best.Companion)
+	require.True(t, made("after", from("slow", PhaseJoint)).Phases[0].Best.Companion)
+	require.False(t, made("others", func(o *Options) {
+		from("with", PhaseMeta)(o)
+		o.Meta.Branches = []string{"word_emb.*"}
+	}).Stored.Companion)
+
+	made("half", func(o *Options) { o.Meta.Companion, o.Meta.Mixture = true, .5 })
+	for _, asked := range []bool{false, true} {
+		made("more", func(o *Options) {
+			from("half", PhaseMeta)(o)
+			o.Meta.Companion = asked
+		})
+		after, err := model.Load(filepath.Join(dir, "more"))
+		require.NoError(t, err)
+		require.EqualValues(t, .5, after.Mixture)
+	}
+}

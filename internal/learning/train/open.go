@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
@@ -234,7 +233,7 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 	case !ok || err != nil:
 		m.Learner = nil
 		return learnerRenewed, err
-	case slices.Equal(r.o.Phases, []string{PhasePretrain}):
+	case !r.o.trainsLearner():
 		return learnerKept, nil
 	}
 	return learnerTrained, nil

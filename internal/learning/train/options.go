@@ -190,8 +190,8 @@ type MetaOptions struct {
 	// mixture's networks, only the network with fast weights gets a gradient.
 	Companion bool `json:"companion,omitempty"`
 	// Mixture is the share of the mixture's loss in the loss that the fast weights learn from. It
-	// applies in training and in serving. The network's loss has the rest. Without a companion,
-	// Mixture has no effect.
+	// applies in training and in serving. The network's loss has the rest. 0 means the share of
+	// the existing meta-learners. Without a companion, Mixture has no effect.
 	Mixture float32 `json:"mixture,omitempty"`
 	// CompanionBytes is the size of the companion's table in training, and the default in serving.
 	// 0 means the size in the model to continue from, or else companion.TableBytesDefault.

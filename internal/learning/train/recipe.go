@@ -122,6 +122,9 @@ type card struct {
 	Results []PhaseReport `json:"results"`
 	Store   string        `json:"store"`           // type of the slow weights in the file
 	Stored  *Measurement  `json:"valid,omitempty"` // measurement with the weights as stored
+	// Companion says that the meta-learners learned with a companion before this run, which has
+	// not trained them. Otherwise the recipe says so.
+	Companion bool `json:"companion,omitempty"`
 	// Numerics is the arithmetic of the machine; see kernel.Arithmetic.Numerics.
 	Numerics string `json:"numerics"`
 }

@@ -107,8 +107,9 @@ func (r *runner) finish(ctx context.Context) (Report, error) {
 		stored.Step = last.Best.Step
 		report.Stored = &stored
 	}
+	kept := m.Learner != nil && !r.o.trainsLearner()
 	if m.Card, err = json.Marshal(card{r.recipe, r.at.Done, r.o.Store, report.Stored,
-		r.base.Arithmetic.Numerics()}); err != nil {
+		kept && withCompanion(r.base), r.base.Arithmetic.Numerics()}); err != nil {
 		return report, fmt.Errorf("train: encoding the model's card: %w", err)
 	}
 	report.Model = m.ID()
