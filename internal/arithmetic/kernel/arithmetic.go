@@ -1,6 +1,9 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Arithmetic sets the precision and the instruction set of an Exec. The zero value means Float32
 // with the widest instructions of this machine.
@@ -36,9 +39,19 @@ func (a Arithmetic) Validate() error {
 func (a Arithmetic) Numerics() string {
 	name := a.instructions().micro().name
 	if a.Precision == BF16 {
-		return name + "+" + string(BF16)
+		return name + suffixBF16
 	}
 	return name
+}
+
+const suffixBF16 = "+" + string(BF16)
+
+// PrecisionOf returns the precision of an arithmetic from the arithmetic's name; see Numerics.
+func PrecisionOf(numerics string) Precision {
+	if strings.HasSuffix(numerics, suffixBF16) {
+		return BF16
+	}
+	return Float32
 }
 
 // Vectors returns the vector functions of the arithmetic, for callers without an Exec.

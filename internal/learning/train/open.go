@@ -110,7 +110,10 @@ func (r *runner) openFolder() (last *checkpoint, err error) {
 		return nil, fmt.Errorf("%w folder %s already contains a training run (%s): resume that "+
 			"run or choose another folder", ErrCheckpoint, dir, lastName)
 	}
-	return readCheckpoint(r.file(lastName), r.recipe)
+	if last, err = readCheckpoint(r.file(lastName), r.recipe); err != nil {
+		return nil, err
+	}
+	return last, samePrecision(last, r.base.Arithmetic)
 }
 
 // loadText reads the text to train on and the text for validation, and returns a record of each.

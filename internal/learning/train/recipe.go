@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Recipe identifies a run. It contains everything that the resulting weights depend on. Only a run
-// with the same recipe can resume a checkpoint. The number of pretraining steps may differ; see
-// shortened.
+// Recipe identifies a run. It contains everything that the resulting weights depend on, except the
+// arithmetic. Only a run with the same recipe can resume a checkpoint. The number of pretraining
+// steps may differ; see shortened.
 type Recipe struct {
 	Phases []string   `json:"phases"`
 	Name   string     `json:"name"`
@@ -31,10 +31,21 @@ type Recipe struct {
 	// Pretrain is nil if the run has no PhasePretrain.
 	Pretrain *PretrainOptions `json:"pretrain,omitempty"`
 	Meta     *MetaOptions     `json:"meta,omitempty"` // nil if the run is only pretraining
+	// Companion is nil if the run is not only pretraining, and in checkpoints of older programs.
+	Companion *CompanionRecord `json:"pretrain_companion,omitempty"`
 	// Joint is nil if the run has no PhaseJoint.
 	Joint      *JointOptions      `json:"joint,omitempty"`
 	Chunk      int                `json:"chunk"`
 	Validation *ValidationOptions `json:"validation,omitempty"`
+}
+
+// CompanionRecord has the fields of MetaOptions that also affect pretraining: its validations and
+// the resulting model.
+type CompanionRecord struct {
+	Used    bool    `json:"used"`
+	Mixture float32 `json:"mixture"`
+	Bytes   int     `json:"bytes"`
+	Alone   bool    `json:"alone"`
 }
 
 // TextRecord identifies a directory of text.
@@ -81,6 +92,9 @@ func newRecipe(
 		Phases: o.Phases, Name: o.Name, Init: init, Model: base.LM.Config, Data: text,
 		Words:   recordOfWords(o.Tokenizer, base.Tokenizer),
 		HoldOut: o.HoldOut, Seed: o.Seed, Chunk: o.Meta.Chunk,
+	}
+	if m := &o.Meta; !o.trainsLearner() {
+		r.Companion = &CompanionRecord{m.Companion, m.Mixture, m.CompanionBytes, m.CompanionAlone}
 	}
 	for _, phase := range o.Phases {
 		if phase == PhasePretrain {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 	"github.com/lmserve/lmserve/internal/learning/train/optim"
 	"github.com/lmserve/lmserve/weights"
 )
@@ -74,11 +75,15 @@ func shortened(want Recipe, have string, at position) Recipe {
 }
 
 // sameRun compares the recipe in a checkpoint with the recipe of the run. It returns a
-// *MismatchError for the first field that differs.
+// *MismatchError for the first field that differs. Checkpoints of older programs lack the field
+// pretrain_companion, and fit every value.
 func sameRun(path, have string, want Recipe) error {
 	found, err := decodeFields([]byte(have))
 	if err != nil {
 		return fmt.Errorf("%w %s: metadata %s: %w", ErrCheckpoint, path, keyRun, err)
+	}
+	if found["pretrain_companion"] == nil {
+		want.Companion = nil
 	}
 	expected, err := want.Fields()
 	if err != nil {
@@ -86,6 +91,16 @@ func sameRun(path, have string, want Recipe) error {
 	}
 	if field, h, w := firstDifference("", found, expected); field != "" {
 		return &MismatchError{Path: path, Field: field, Have: h, Want: w}
+	}
+	return nil
+}
+
+// samePrecision returns a *MismatchError if a checkpoint was written in another precision.
+func samePrecision(c *checkpoint, a kernel.Arithmetic) error {
+	have := kernel.PrecisionOf(c.file.Metadata[keyNumerics])
+	want := kernel.PrecisionOf(a.Numerics())
+	if have != want {
+		return &MismatchError{c.path, "precision", string(have), string(want)}
 	}
 	return nil
 }

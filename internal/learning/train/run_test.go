@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 	"github.com/lmserve/lmserve/internal/learning/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
@@ -79,6 +80,73 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 		require.Equal(t, field, mismatch.Field)
 		require.Contains(t, err.Error(), o.Dir)
 	}
+}
+
+// The options of companions also affect the validations of pretraining, and the resulting model.
+// Checkpoints of older programs do not record them.
+func TestPretrainingResumesWithItsCompanion(t *testing.T) {
+	o := TinyPretraining(t)
+	o.Dir = filepath.Join(t.TempDir(), "run")
+	o.Valid, o.Validation = WriteText(t, 100), ValidationOptions{Every: -1, Bytes: 50}
+	o.Pretrain.Steps, o.Pretrain.Warmup = 2, 1
+	o.Meta.Companion, o.Meta.CompanionBytes = true, 1<<19
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+
+	o.Resume = true
+	changes := map[string]func(*Options){
+		"pretrain_companion.used":    func(o *Options) { o.Meta.Companion = false },
+		"pretrain_companion.bytes":   func(o *Options) { o.Meta.CompanionBytes = 0 },
+		"pretrain_companion.alone":   func(o *Options) { o.Meta.CompanionAlone = true },
+		"pretrain_companion.mixture": func(o *Options) { o.Meta.Mixture = .5 },
+	}
+	for field, change := range changes {
+		o := o
+		change(&o)
+		_, err := Run(context.Background(), o)
+		var mismatch *MismatchError
+		require.ErrorAs(t, err, &mismatch, field)
+		require.Equal(t, field, mismatch.Field)
+	}
+
+	rewriteCheckpoint(t, o, func(metadata map[string]string) {
+		fields, err := decodeFields([]byte(metadata[keyRun]))
+		require.NoError(t, err)
+		delete(fields, "pretrain_companion")
+		metadata[keyRun] = showJSON(fields)
+	})
+	for _, change := range changes {
+		o := o
+		change(&o)
+		_, _, err := open(o)
+		require.NoError(t, err)
+	}
+}
+
+func TestRunResumesInItsPrecision(t *testing.T) {
+	o := TinyPretraining(t)
+	o.Dir, o.Pretrain.Steps, o.Pretrain.Warmup = filepath.Join(t.TempDir(), "run"), 1, -1
+	_, err := Run(context.Background(), o)
+	require.NoError(t, err)
+	rewriteCheckpoint(t, o, func(metadata map[string]string) {
+		require.Equal(t, kernel.Float32, kernel.PrecisionOf(metadata[keyNumerics]))
+		metadata[keyNumerics] = kernel.Arithmetic{Precision: kernel.BF16}.Numerics()
+	})
+	o.Resume = true
+	_, err = Run(context.Background(), o)
+	require.ErrorContains(t, err, "precision is bf16 in the checkpoint and float32 in this run")
+}
+
+// rewriteCheckpoint changes the metadata of a run's last checkpoint.
+func rewriteCheckpoint(t *testing.T, o Options, change func(metadata map[string]string)) {
+	t.Helper()
+	path := filepath.Join(o.Dir, lastName)
+	f, err := weights.ReadFile(path)
+	require.NoError(t, err)
+	change(f.Metadata)
+	delete(f.Metadata, keyHash)
+	f.Metadata[keyHash] = f.Hash()
+	require.NoError(t, weights.WriteFile(path, f, weights.WriteOptions{}))
 }
 
 // With the schedule WSD, a run can get more steps before its learning rate decays. The result
