@@ -93,8 +93,8 @@ var trainFlags = []trainFlag{
 		"mem_len, clamp_len, same_length) and untie_softmax, which copies the tables shared with " +
 		"the softmax"},
 	{"hold-out", "HoldOut", "domains left out of pretraining, only used by the other phases"},
-	{"valid", "Valid", "directory of text files for validation, or none (default: a held-out " +
-		"part of --data)"},
+	{"valid", "Valid", "directory of text files for validation, not in --data, or none " +
+		"(default: a held-out part of --data)"},
 	{"valid-every", "Validation.Every", "steps between validations (default: ten validations " +
 		"a phase; -1 means one at the end of the phase)"},
 	{"valid-bytes", "Validation.Bytes", "bytes of each file for validation (default 16384; -1 " +

@@ -216,6 +216,36 @@ func TestResultsAreNotWrittenIntoTheText(t *testing.T) {
 	}
 }
 
+func TestValidationTextIsNotTrainedOn(t *testing.T) {
+	o := TinyPretraining(t)
+	linked := t.TempDir()
+	document := filepath.Join(o.Data, "domain1", "0.txt")
+	require.NoError(t, os.Symlink(document, filepath.Join(linked, "a")))
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(filepath.Join(o.Data, "domain1"), link))
+	for valid, name := range map[string]string{
+		o.Data: "domain0/0.txt", filepath.Join(o.Data, "domain1"): "0.txt", linked: "a",
+		link: "0.txt",
+	} {
+		o := o
+		o.Valid = valid
+		_, err := Run(context.Background(), o)
+		var option *OptionError
+		require.ErrorAs(t, err, &option)
+		require.Equal(t, "Valid", option.Field)
+		require.ErrorContains(t, err, valid+", expected a directory without files of "+o.Data)
+		require.ErrorContains(t, err, "both have "+name)
+	}
+
+	// Pretraining leaves out the domain, but the phase meta reads it.
+	o.Valid, o.HoldOut = link, []string{"domain1"}
+	_, _, err := open(o)
+	require.NoError(t, err)
+	o.Phases = nil
+	_, _, err = open(o)
+	require.ErrorContains(t, err, "option Valid is "+link)
+}
+
 func TestNameIsCheckedBeforeTheTraining(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init, o.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone

@@ -136,9 +136,29 @@ func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
 	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil || valid == nil {
 		return text, nil, err
 	}
+	if err := r.apart(valid); err != nil {
+		return text, nil, err
+	}
 	r.valid = &validator{valid, r.o.Validation, kernel.Key(r.o.Seed, useValidation), r.o.Threads,
 		false}
 	return text, new(recordOf(valid)), nil
+}
+
+// apart returns an *OptionError if the run would train on a file of the validation text.
+func (r *runner) apart(valid *corpus.Corpus) error {
+	if r.o.Valid == "" {
+		return nil
+	}
+	trained := r.text
+	if !r.o.trainsLearner() {
+		trained = r.seen
+	}
+	name, err := valid.Shared(trained)
+	if err == nil && name != "" {
+		err = &OptionError{"Valid", r.o.Valid, fmt.Sprintf("a directory without files of %s, "+
+			"which is the text to train on; both have %s", r.o.Data, name)}
+	}
+	return err
 }
 
 // loadModel loads or creates the initial model, and completes the options that depend on the model.

@@ -64,8 +64,8 @@ type Options struct {
 	Data string
 	// domains that pretraining leaves out, so that their text is new to the other phases
 	HoldOut []string
-	// Valid is a directory of text files for validation, or ValidNone. If it is "", a part of Data
-	// is kept back for validation.
+	// Valid is a directory of text files for validation, or ValidNone. The run must not train on
+	// any of these files. If Valid is "", a part of Data is kept back for validation.
 	Valid string
 
 	Out string // path of the model's file; "" means that no file is written

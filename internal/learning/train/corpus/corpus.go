@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -146,6 +147,47 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 			ErrData, c.Dir, strings.Join(known, ", "))
 	}
 	return rest, nil
+}
+
+// Shared returns the name of the first document of c whose file is also a document of other. Links
+// to a file are the file. Shared returns "" if the two corpora share no file. Both must be loaded
+// from directories.
+func (c *Corpus) Shared(other *Corpus) (name string, err error) {
+	theirs, err := other.files()
+	if err != nil {
+		return "", err
+	}
+	ours, err := c.files()
+	if err != nil {
+		return "", err
+	}
+	known := map[string]bool{}
+	for _, file := range theirs {
+		known[file] = true
+	}
+	for i, file := range ours {
+		if known[file] {
+			return c.Documents[i].Name, nil
+		}
+	}
+	return "", nil
+}
+
+// files returns the absolute paths of the documents' files, without links.
+func (c *Corpus) files() ([]string, error) {
+	root, err := filepath.EvalSymlinks(c.Dir)
+	if err == nil {
+		root, err = filepath.Abs(root)
+	}
+	files := make([]string, len(c.Documents))
+	for i := 0; i < len(files) && err == nil; i++ {
+		name := filepath.FromSlash(c.Documents[i].Name)
+		files[i], err = filepath.EvalSymlinks(filepath.Join(root, name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrData, err)
+	}
+	return files, nil
 }
 
 // Need returns an error unless the corpus has at least size tokens. The parameter `what` states the
