@@ -54,6 +54,10 @@ has the setting.`,
 				if err := chart.CheckFile(picture); err != nil {
 					return usagef("--chart: %w", err)
 				}
+				if n := len(o.Methods); n > chart.MaxLines {
+					return usagef("--methods has %d methods, expected at most %d with --chart", n,
+						chart.MaxLines)
+				}
 			}
 			m, err := flags.load()
 			if err != nil {

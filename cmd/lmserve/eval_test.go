@@ -308,6 +308,9 @@ func TestEvalSaysWhatWasWrong(t *testing.T) {
 			".svg or .png"}},
 		{[]string{"--data", dir, "--chart", filepath.Join(dir, "no", "x.svg")}, exitUsage,
 			[]string{"--chart", "no"}},
+		{[]string{"--data", dir, "--chart", filepath.Join(t.TempDir(), "x.svg"), "--methods",
+			"static,sparse-meta,dynamic-sgd,dynamic-rms,cache,counts,static+companion"}, exitUsage,
+			[]string{"--methods has 7 methods, expected at most 6 with --chart"}},
 		{[]string{"--data", filepath.Join(dir, "a")}, exitFailure, []string{filepath.Join(dir, "a"),
 			"expected a directory"}},
 	} {
