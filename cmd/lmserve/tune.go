@@ -121,6 +121,9 @@ func (t *tuning) check() error {
 	if err := train.CanWrite(t.out); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
+	if err := train.Outside("Out", t.out, t.data, t.statistics); err != nil {
+		return trainError(err)
+	}
 	return nil
 }
 

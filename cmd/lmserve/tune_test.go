@@ -96,7 +96,7 @@ func TestTuneGathersTheStatisticsThatNormalizeNeeds(t *testing.T) {
 
 func TestTuneSaysWhatWasWrong(t *testing.T) {
 	dir := documentsOf(t, map[string]string{"a": "text"})
-	out := filepath.Join(dir, "out.safetensors")
+	out, inside := filepath.Join(t.TempDir(), "out.safetensors"), filepath.Join(dir, "b")
 	for _, c := range []struct {
 		args []string
 		code int
@@ -113,6 +113,10 @@ func TestTuneSaysWhatWasWrong(t *testing.T) {
 			[]string{"--out", dir + " is a directory"}},
 		{[]string{"--data", dir, "--out", out, "--max-bytes", "-1"}, exitUsage,
 			[]string{"--max-bytes is -1"}},
+		{[]string{"--data", dir, "--out", inside}, exitUsage,
+			[]string{"--out is " + inside + ", expected a path outside of " + dir}},
+		{[]string{"--statistics", dir, "--methods", "none", "--out", inside}, exitUsage,
+			[]string{"expected a path outside of " + dir}},
 		{[]string{"--data", dir, "--out", filepath.Join(dir, "no", "x")}, exitUsage,
 			[]string{"--out", "no"}},
 		{[]string{"--data", dir, "--out", out, "--model", randomModel(t)}, exitFailure,

@@ -3,6 +3,7 @@
 package documents
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -59,6 +60,43 @@ func List(dir string, limit int64) (files []File, err error) {
 		return nil
 	})
 	return files, err
+}
+
+// Contains reports whether List would list the file at path, or files in a folder at path, among
+// the files below dir. The path need not exist. Links in both paths are followed. Contains returns
+// false for an empty path.
+func Contains(dir, path string) bool {
+	return path != "" && (below(dir, path, filepath.Abs) || below(dir, path, resolve))
+}
+
+// below reports whether path is in dir, and no name on the way begins with a dot. Both paths are
+// first made absolute by the given function.
+func below(dir, path string, absolute func(string) (string, error)) bool {
+	from, err := absolute(dir)
+	if err != nil {
+		return false
+	}
+	to, err := absolute(path)
+	if err != nil {
+		return false
+	}
+	inside, err := filepath.Rel(from, to)
+	return err == nil && (inside == "." ||
+		!strings.Contains("/"+filepath.ToSlash(inside), "/."))
+}
+
+// resolve returns the absolute path without links. The end of the path need not exist.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if parent := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && parent != path {
+		target, err = resolve(parent)
+		return filepath.Join(target, filepath.Base(path)), err
+	}
+	return target, err
 }
 
 // Read returns the first Size bytes of the file.

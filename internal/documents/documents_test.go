@@ -31,6 +31,21 @@ func TestListFindsTheTexts(t *testing.T) {
 	require.Equal(t, []string{"a=1 of .", "b/c/three=33 of b", "b/two=22 of b"}, found)
 }
 
+func TestContainsFollowsLinks(t *testing.T) {
+	root := t.TempDir()
+	dir, link := filepath.Join(root, "dir"), filepath.Join(root, "link")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a"), 0o777))
+	require.NoError(t, os.Symlink(dir, link))
+	for path, want := range map[string]bool{
+		dir: true, link: true, filepath.Join(dir, "a"): true,
+		filepath.Join(link, "no", "file"): true, filepath.Join(link, ".git", "x"): false,
+		filepath.Join(root, "dir2"): false, root: false, "": false,
+	} {
+		require.Equal(t, want, Contains(dir, path), path)
+		require.Equal(t, want, Contains(link, path), path)
+	}
+}
+
 func TestErrorsNameTheFile(t *testing.T) {
 	dir := t.TempDir()
 	_, err := List(filepath.Join(dir, "nowhere"), 0)

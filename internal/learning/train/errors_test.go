@@ -208,6 +208,12 @@ func TestResultsAreNotWrittenIntoTheText(t *testing.T) {
 			require.ErrorContains(t, err, path+", expected a path outside of ")
 		}
 	}
+	linked := o
+	linked.Data = filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(o.Data, linked.Data))
+	linked.Dir = filepath.Join(o.Data, "a", "run")
+	_, err := Run(context.Background(), linked)
+	require.ErrorContains(t, err, linked.Dir+", expected a path outside of "+linked.Data)
 	o.Dir, o.Out = filepath.Join(o.Data, ".run"), o.Data+".safetensors"
 	for range 2 {
 		_, err := Run(context.Background(), o)

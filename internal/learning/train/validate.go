@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/companion"
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
+	"github.com/lmserve/lmserve/internal/documents"
 	"github.com/lmserve/lmserve/internal/learning/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/tokenizer"
@@ -67,32 +66,26 @@ func (o Options) validate() error {
 	)
 }
 
-// Outside returns an *OptionError if the field's path is below a folder whose files are all text.
-// The files that a run writes there would be text of the run that resumes it.
+// Outside returns an *OptionError if the field's path is below Data or Valid. The files that a run
+// writes there would be text of the run that resumes it.
 func (o *Options) Outside(field, path string) error {
-	for _, text := range []string{o.Data, o.Valid} {
-		if text != "" && text != ValidNone && isText(text, path) {
+	valid := o.Valid
+	if valid == ValidNone {
+		valid = ""
+	}
+	return Outside(field, path, o.Data, valid)
+}
+
+// Outside returns an *OptionError if the field's path is below one of the folders, whose files are
+// all text. An empty name means no folder.
+func Outside(field, path string, folders ...string) error {
+	for _, text := range folders {
+		if text != "" && documents.Contains(text, path) {
 			return &OptionError{field, path,
 				"a path outside of " + text + ", because all files in it are text"}
 		}
 	}
 	return nil
-}
-
-// isText reports whether a later run would read the file or folder at path as text of dir. Names
-// that begin with a dot are not read.
-func isText(dir, path string) bool {
-	from, err := filepath.Abs(dir)
-	if err != nil || path == "" {
-		return false
-	}
-	to, err := filepath.Abs(path)
-	if err != nil {
-		return false
-	}
-	inside, err := filepath.Rel(from, to)
-	return err == nil && (inside == "." ||
-		!strings.Contains("/"+filepath.ToSlash(inside), "/."))
 }
 
 func (o Options) validatePhases() error {
