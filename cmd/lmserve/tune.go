@@ -215,7 +215,7 @@ func (t *tuning) gather(ctx context.Context, m *model.Model) (*model.Model, erro
 	if m.Learner != nil && m.Learner.Normal != nil {
 		return nil, fmt.Errorf("--statistics: %w", model.ErrStatisticsInUse)
 	}
-	text, err := corpus.Load(t.statistics, 0)
+	text, err := corpus.Load(ctx, t.statistics, 0)
 	if err != nil {
 		return nil, err
 	}

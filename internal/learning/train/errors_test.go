@@ -67,7 +67,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	for room := range 4 {
 		o := whole
 		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
-		r, _, err := open(o)
+		r, _, err := open(t.Context(), o)
 		require.NoError(t, err)
 		written := 0
 		r.writeFile = func(path string, f *weights.File, w weights.WriteOptions) error {
@@ -114,7 +114,7 @@ func TestOutcomeDiverges(t *testing.T) {
 }
 
 func TestDivergenceIsAnError(t *testing.T) {
-	r, _, err := open(TinyPretraining(t))
+	r, _, err := open(t.Context(), TinyPretraining(t))
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)
@@ -143,7 +143,7 @@ func (p poisoned) step() (Outcome, error) {
 func TestDivergenceLeavesTheLastCheckpoint(t *testing.T) {
 	o := TinyPretraining(t) // TinyPretraining writes a checkpoint every 5 steps
 	o.Dir = filepath.Join(t.TempDir(), "run")
-	r, _, err := open(o)
+	r, _, err := open(t.Context(), o)
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)
@@ -177,7 +177,7 @@ func TestDivergenceInAValidationIsAnError(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Dir = filepath.Join(t.TempDir(), "run")
 	o.Valid, o.Validation = WriteText(t, 100), ValidationOptions{Every: 1, Bytes: 50}
-	r, _, err := open(o)
+	r, _, err := open(t.Context(), o)
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)
@@ -245,10 +245,10 @@ func TestValidationTextIsNotTrainedOn(t *testing.T) {
 
 	// Pretraining leaves out the domain, but the phase meta reads it.
 	o.Valid, o.HoldOut = link, []string{"domain1"}
-	_, _, err := open(o)
+	_, _, err := open(t.Context(), o)
 	require.NoError(t, err)
 	o.Phases = nil
-	_, _, err = open(o)
+	_, _, err = open(t.Context(), o)
 	require.ErrorContains(t, err, "option Valid is "+link)
 }
 

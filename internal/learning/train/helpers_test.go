@@ -129,7 +129,7 @@ func Resumed(t *testing.T, o Options, stops ...int) {
 	for i, stop := range stops {
 		o.Resume = i > 0
 		ctx, cancel := context.WithCancel(context.Background())
-		r, last, err := open(o)
+		r, last, err := open(t.Context(), o)
 		require.NoError(t, err)
 		_, err = r.phases(&stopAt{Context: ctx, run: r, step: stop, cancel: cancel}, last)
 		r.x.Close()

@@ -20,11 +20,11 @@ func TestRunKeepsTextBack(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, report.Phases[0].Best)
 
-	r, _, err := open(o)
+	r, _, err := open(t.Context(), o)
 	require.NoError(t, err)
 	defer r.x.Close()
 	require.True(t, r.recipe.KeptBack)
-	all, err := corpus.Load(o.Data, 0)
+	all, err := corpus.Load(t.Context(), o.Data, 0)
 	require.NoError(t, err)
 	require.Equal(t, all.Bytes(), r.recipe.Data.Bytes+r.recipe.Valid.Bytes)
 

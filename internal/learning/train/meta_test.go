@@ -132,7 +132,7 @@ func onlineIsServing(t *testing.T, change func(*MetaOptions)) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Meta.Rate, o.Meta.Online.Reset = 1e-30, -1
 	change(&o.Meta)
-	r, _, err := open(o)
+	r, _, err := open(t.Context(), o)
 	require.NoError(t, err)
 	defer r.x.Close()
 	ph, err := r.newPhase(PhaseMeta)
@@ -179,7 +179,7 @@ func onlineIsServing(t *testing.T, change func(*MetaOptions)) {
 
 func newPhaseOf(t *testing.T, o Options, name string) stepper {
 	t.Helper()
-	r, _, err := open(o)
+	r, _, err := open(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(r.x.Close)
 	p, err := r.newPhase(name)
@@ -367,7 +367,7 @@ func TestUnknownBranchesAreNamed(t *testing.T) {
 
 func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
-	r, _, err := open(o)
+	r, _, err := open(t.Context(), o)
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)

@@ -20,7 +20,7 @@ import (
 func withStatistics(t *testing.T) string {
 	m, err := model.Load(pretrainedWords(t))
 	require.NoError(t, err)
-	text, err := corpus.Load(WriteText(t, 3000), 0)
+	text, err := corpus.Load(t.Context(), WriteText(t, 3000), 0)
 	require.NoError(t, err)
 	x := kernel.NewExec(1)
 	defer x.Close()

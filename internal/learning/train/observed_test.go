@@ -188,12 +188,19 @@ func wellFormed(t *testing.T, text string) {
 	}
 }
 
+// canceler cancels a context at the first line of progress.
+type canceler context.CancelFunc
+
+func (c canceler) Write(line []byte) (int, error) {
+	c()
+	return len(line), nil
+}
+
 func TestPageOfAnInterruptedRunSaysSo(t *testing.T) {
 	o := train.TinyPretraining(t)
 	file := filepath.Join(t.TempDir(), "report.html")
-	reported(&o, report.Options{Page: file})
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
+	reported(&o, report.Options{Page: file, Progress: canceler(cancel)})
 	_, err := train.Run(ctx, o)
 	require.ErrorIs(t, err, train.ErrInterrupted)
 	text, err := os.ReadFile(file)

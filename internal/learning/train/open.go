@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,17 +15,18 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// open reads everything that a run needs: text, model and, to resume, the last checkpoint.
-func open(o Options) (*runner, *checkpoint, error) {
+// open reads everything that a run needs: text, model and, to resume, the last checkpoint. If ctx
+// ends, open returns ctx.Err().
+func open(ctx context.Context, o Options) (*runner, *checkpoint, error) {
 	r := &runner{o: o.withDefaults(), writeFile: weights.WriteFile}
 	if err := r.o.validate(); err != nil {
 		return nil, nil, err
 	}
-	text, valid, err := r.loadText()
+	text, valid, err := r.loadText(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	init, becomes, err := r.loadModel()
+	init, becomes, err := r.loadModel(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,8 +120,10 @@ func (r *runner) openFolder() (last *checkpoint, err error) {
 
 // loadText reads the text to train on and the text for validation, and returns a record of each.
 // Without validation, the second record is nil.
-func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
-	if r.text, err = corpus.Load(r.o.Data, 0); err != nil {
+func (r *runner) loadText(
+	ctx context.Context,
+) (text TextRecord, _ *TextRecord, err error) {
+	if r.text, err = corpus.Load(ctx, r.o.Data, 0); err != nil {
 		return text, nil, err
 	}
 	var valid *corpus.Corpus
@@ -128,7 +132,8 @@ func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
 	case "":
 		r.text, valid = r.text.KeepBack(kernel.Key(r.o.Seed, useKeepBack))
 	default:
-		if valid, err = corpus.Load(r.o.Valid, max(0, r.o.Validation.Bytes)); err != nil {
+		limit := max(0, r.o.Validation.Bytes)
+		if valid, err = corpus.Load(ctx, r.o.Valid, limit); err != nil {
 			return text, nil, err
 		}
 	}
@@ -164,11 +169,11 @@ func (r *runner) apart(valid *corpus.Corpus) error {
 // loadModel loads or creates the initial model, and completes the options that depend on the model.
 // For a loaded model, init is the model's hash, and becomes describes what happens to the
 // meta-learners.
-func (r *runner) loadModel() (init, becomes string, err error) {
+func (r *runner) loadModel(ctx context.Context) (init, becomes string, err error) {
 	if r.o.Init == "" {
-		err = r.newModel()
+		err = r.newModel(ctx)
 	} else {
-		init, becomes, err = r.goOn()
+		init, becomes, err = r.goOn(ctx)
 	}
 	if err == nil {
 		r.o.complete(r.base, r.text.Tokens())
@@ -177,7 +182,7 @@ func (r *runner) loadModel() (init, becomes string, err error) {
 }
 
 // goOn loads the model in Options.Init, and converts the text to the model's tokens.
-func (r *runner) goOn() (init, becomes string, err error) {
+func (r *runner) goOn(ctx context.Context) (init, becomes string, err error) {
 	o := &r.o
 	m, err := model.Load(o.Init)
 	if err != nil {
@@ -203,7 +208,7 @@ func (r *runner) goOn() (init, becomes string, err error) {
 		return "", "", noStatistics()
 	}
 	r.base = m
-	return init, becomes, r.encode(m.Tokenizer)
+	return init, becomes, r.encode(ctx, m.Tokenizer)
 }
 
 // reshape changes the configuration of a model. The new configuration may have other lengths,
@@ -262,12 +267,12 @@ func (r *runner) keepLearner(m *model.Model) (string, error) {
 	return learnerTrained, nil
 }
 
-func (r *runner) newModel() error {
+func (r *runner) newModel(ctx context.Context) error {
 	o := &r.o
 	if o.Meta.Normal != nil {
 		return noStatistics()
 	}
-	tok, err := r.newTokenizer()
+	tok, err := r.newTokenizer(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ const (
 )
 
 // prepare rehearses every remaining phase, and reports what the run will do. Without a rehearsal,
-// an error in a later phase would be found only after hours. prepare changes nothing.
+// an error in a later phase would be found only after hours. prepare changes nothing. If ctx ends,
+// prepare returns early, and the training loop handles the interruption.
 func (r *runner) prepare(ctx context.Context, names []string) error {
 	if err := r.note("%s", r.describeText()); err != nil {
 		return err
@@ -32,6 +33,9 @@ func (r *runner) prepare(ctx context.Context, names []string) error {
 		}
 		if err := r.rehearse(ctx, name, steps); err != nil {
 			return err
+		}
+		if ctx.Err() != nil {
+			return nil
 		}
 	}
 	if err := r.tell(Ready{}); err != nil || r.o.Dir != "" {
@@ -79,8 +83,8 @@ func (r *runner) rehearse(ctx context.Context, name string, made int) (err error
 // estimate tries a few steps of a phase. It returns the expected time of the phase's steps and
 // validations that remain after step number `from`.
 func (r *runner) estimate(ctx context.Context, p stepper, from int) (time.Duration, error) {
-	step, err := timed(func() error { _, err := p.step(); return err })
-	if err != nil {
+	step, err := timed(ctx, func() error { _, err := p.step(); return err })
+	if err != nil || ctx.Err() != nil {
 		return 0, err
 	}
 	spent := step * time.Duration(p.length()-from)
@@ -92,9 +96,10 @@ func (r *runner) estimate(ctx context.Context, p stepper, from int) (time.Durati
 	return spent + one*time.Duration(max(1, times)), err
 }
 
-// timed returns the shortest time of several calls. It makes fewer calls if they take long.
-func timed(call func() error) (best time.Duration, err error) {
-	for i, begin := 0, time.Now(); i < rehearsals &&
+// timed returns the shortest time of several calls. It makes fewer calls if they take long, or if
+// ctx ends.
+func timed(ctx context.Context, call func() error) (best time.Duration, err error) {
+	for i, begin := 0, time.Now(); i < rehearsals && ctx.Err() == nil &&
 		(i == 0 || time.Since(begin) < rehearsalTime); i++ {
 		start := time.Now()
 		if err := call(); err != nil {
@@ -115,7 +120,7 @@ func (r *runner) timeValidation(ctx context.Context, p stepper) (time.Duration, 
 	doc := r.valid.text.Documents[0].Head(rehearsalTokens)
 	small := *r.valid
 	small.text = &corpus.Corpus{Documents: []corpus.Document{doc}}
-	took, err := timed(func() error {
+	took, err := timed(ctx, func() error {
 		_, err := small.measure(ctx, m, nil)
 		return err
 	})

@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
+	"github.com/lmserve/lmserve/internal/learning/train/corpus"
 	"github.com/lmserve/lmserve/internal/learning/train/optim"
 	"github.com/lmserve/lmserve/sparsemeta"
 	"github.com/lmserve/lmserve/weights"
@@ -118,7 +120,7 @@ func TestPretrainingResumesWithItsCompanion(t *testing.T) {
 	for _, change := range changes {
 		o := o
 		change(&o)
-		_, _, err := open(o)
+		_, _, err := open(t.Context(), o)
 		require.NoError(t, err)
 	}
 }
@@ -149,6 +151,49 @@ func rewriteCheckpoint(t *testing.T, o Options, change func(metadata map[string]
 	require.NoError(t, weights.WriteFile(path, f, weights.WriteOptions{}))
 }
 
+// cancelAt ends a context at the first plan of a phase, and records all plans.
+type cancelAt struct {
+	cancel context.CancelFunc
+	plans  []Planned
+	took   []time.Duration
+}
+
+func (c *cancelAt) Observe(e Event) error {
+	p, ok := e.(Planned)
+	if !ok {
+		return nil
+	}
+	c.cancel()
+	took, err := p.Estimate()
+	c.plans, c.took = append(c.plans, p), append(c.took, took)
+	return err
+}
+
+func TestInterruptionEndsThePreparation(t *testing.T) {
+	o := TinyMeta(t, SchemeOnline)
+	o.Dir = filepath.Join(t.TempDir(), "run")
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &cancelAt{cancel: cancel}
+	o.Observer = c
+	_, err := Run(ctx, o)
+	var interrupted *InterruptedError
+	require.ErrorAs(t, err, &interrupted)
+	require.Equal(t, PhasePretrain, interrupted.Phase)
+	require.Zero(t, interrupted.Step)
+	require.Len(t, c.plans, 1)
+	require.Zero(t, c.took[0], "no trial step was made")
+
+	o.Dir = filepath.Join(t.TempDir(), "run")
+	_, err = Run(ctx, o)
+	require.ErrorIs(t, err, ErrInterrupted)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "train: interrupted before training")
+	require.NoDirExists(t, o.Dir)
+
+	told := (&runner{}).reading(ctx, "counting words", &corpus.Corpus{})
+	require.ErrorIs(t, told(1), context.Canceled)
+}
+
 // With the schedule WSD, a run can get more steps before its learning rate decays. The result
 // equals the result of a run that had the larger number from its start.
 func TestRunMayBeProlongedBeforeItsDecay(t *testing.T) {
@@ -158,7 +203,7 @@ func TestRunMayBeProlongedBeforeItsDecay(t *testing.T) {
 		// the learning rate decays from step 16
 		o.Pretrain.Schedule, o.Pretrain.Steps = optim.ScheduleWSD, 20
 		ctx, cancel := context.WithCancel(context.Background())
-		r, last, err := open(o)
+		r, last, err := open(t.Context(), o)
 		require.NoError(t, err)
 		_, err = r.phases(&stopAt{Context: ctx, run: r, step: step, cancel: cancel}, last)
 		require.ErrorIs(t, err, ErrInterrupted)
@@ -332,7 +377,7 @@ func TestReportIsAboutTheStoredModel(t *testing.T) {
 		require.Equal(t, store, c.Store)
 		require.Equal(t, report.Stored, c.Stored)
 
-		r, _, err := open(o)
+		r, _, err := open(t.Context(), o)
 		require.NoError(t, err)
 		defer r.x.Close()
 		v, err := r.valid.measure(context.Background(), m, nil)
@@ -448,7 +493,7 @@ func TestPatienceEndsAPhase(t *testing.T) {
 }
 
 func TestPretrainingStepAllocatesNothing(t *testing.T) {
-	r, _, err := open(TinyPretraining(t))
+	r, _, err := open(t.Context(), TinyPretraining(t))
 	require.NoError(t, err)
 	defer r.x.Close()
 	p, err := r.newPhase(PhasePretrain)

@@ -12,13 +12,17 @@ import (
 )
 
 // Run trains as the options say and returns a report. If ctx ends, Run writes a checkpoint and
-// returns an *InterruptedError, which wraps ErrInterrupted. Errors about the text wrap
+// returns an *InterruptedError, which wraps ErrInterrupted. If ctx ends while Run reads the text,
+// Run writes nothing and returns an error that wraps ErrInterrupted. Errors about the text wrap
 // corpus.ErrData. Errors about checkpoints wrap ErrCheckpoint or are a *MismatchError. ErrDiverged
 // says that training diverged. Files are written completely or not at all.
 func Run(ctx context.Context, o Options) (Report, error) {
 	started := time.Now()
-	r, last, err := open(o)
+	r, last, err := open(ctx, o)
 	if err != nil {
+		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+			err = fmt.Errorf("%w before training: %w", ErrInterrupted, context.Cause(ctx))
+		}
 		return Report{}, err
 	}
 	defer r.x.Close()

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -14,23 +15,23 @@ import (
 const textInterval = 5 * time.Second
 
 // newTokenizer makes the tokenizer of a new model, and converts the run's text to tokens.
-func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
+func (r *runner) newTokenizer(ctx context.Context) (tokenizer.Tokenizer, error) {
 	if r.o.Tokenizer.Kind != tokenizer.KindWords {
 		return tokenizer.Bytes{}, nil
 	}
-	words, err := r.vocabulary()
+	words, err := r.vocabulary(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return words, r.encode(words)
+	return words, r.encode(ctx, words)
 }
 
 // vocabulary reads the vocabulary file, or makes a vocabulary from the pretraining text. A made
 // vocabulary lacks words that occur only in held-out domains.
-func (r *runner) vocabulary() (*tokenizer.Words, error) {
+func (r *runner) vocabulary(ctx context.Context) (*tokenizer.Words, error) {
 	o := r.o.Tokenizer
 	if o.Vocabulary == "" {
-		counts, err := r.seen.Count(r.reading("counting words", r.seen))
+		counts, err := r.seen.Count(r.reading(ctx, "counting words", r.seen))
 		if err != nil {
 			return nil, err
 		}
@@ -51,20 +52,21 @@ func (r *runner) vocabulary() (*tokenizer.Words, error) {
 
 // encode converts all text to tokens and reports how much text there is. If a token is a byte,
 // encode does nothing.
-func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
+func (r *runner) encode(ctx context.Context, tok tokenizer.Tokenizer) (err error) {
 	words, ok := tok.(*tokenizer.Words)
 	if !ok {
 		return nil
 	}
 	r.seen = nil // lets the garbage collector free text that is already converted to tokens
-	if err := r.text.Encode(words, r.reading("tokenizing text", r.text)); err != nil {
+	told := r.reading(ctx, "tokenizing text", r.text)
+	if err := r.text.Encode(words, told); err != nil {
 		return err
 	}
 	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil {
 		return err
 	}
 	if r.valid != nil {
-		told := r.reading("tokenizing validation text", r.valid.text)
+		told := r.reading(ctx, "tokenizing validation text", r.valid.text)
 		if err := r.valid.text.Encode(words, told); err != nil {
 			return err
 		}
@@ -74,12 +76,14 @@ func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
 }
 
 // reading returns a function that reports the progress of reading a text, at most once in
-// textInterval.
-func (r *runner) reading(what string, c *corpus.Corpus) func(bytes int) error {
+// textInterval. If ctx has ended, the function returns ctx.Err().
+func (r *runner) reading(
+	ctx context.Context, what string, c *corpus.Corpus,
+) func(bytes int) error {
 	total, noted := c.Bytes(), time.Now()
 	return func(bytes int) error {
-		if time.Since(noted) < textInterval {
-			return nil
+		if err := ctx.Err(); err != nil || time.Since(noted) < textInterval {
+			return err
 		}
 		noted = time.Now()
 		return r.note("%s: %s of %s", what, humanize.Bytes(uint64(bytes)),

@@ -147,7 +147,7 @@ func TestVocabulariesOfRunsAreChecked(t *testing.T) {
 func TestHeldOutWordsAreNotInTheVocabulary(t *testing.T) {
 	o := tinyWords(t)
 	o.HoldOut = []string{"domain1"}
-	r, _, err := open(o)
+	r, _, err := open(t.Context(), o)
 	require.NoError(t, err)
 	defer r.x.Close()
 	words := r.base.Tokenizer.(*tokenizer.Words)

@@ -8,6 +8,7 @@ package corpus
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -36,8 +37,9 @@ type Corpus struct {
 }
 
 // Load reads the files that documents.List finds in dir. It reads at most limit bytes of each file,
-// or all bytes if limit is 0. Every error wraps ErrData and names the file or directory.
-func Load(dir string, limit int) (*Corpus, error) {
+// or all bytes if limit is 0. Errors wrap ErrData and name the file or directory. If ctx ends, Load
+// returns ctx.Err() before the next file.
+func Load(ctx context.Context, dir string, limit int) (*Corpus, error) {
 	files, err := documents.List(dir, int64(limit))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrData, err)
@@ -49,6 +51,9 @@ func Load(dir string, limit int) (*Corpus, error) {
 	c := &Corpus{Dir: dir}
 	total := int64(0)
 	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if total += f.Size; total > bytesMax {
 			return nil, fmt.Errorf("%w: directory %s contains more than %d bytes of text, the "+
 				"maximum", ErrData,

@@ -27,7 +27,7 @@ func TestCorpusIsSortedAndKnowsDomains(t *testing.T) {
 		"logs/empty.txt": "",
 		".hidden":        "no", ".git/config": "no",
 	})
-	c, err := Load(dir, 0)
+	c, err := Load(t.Context(), dir, 0)
 	require.NoError(t, err)
 	require.Equal(t, []Document{
 		{Name: "code/a/deep.txt", Domain: "code", Text: []byte("deep")},
@@ -42,14 +42,14 @@ func TestCorpusIsSortedAndKnowsDomains(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{".", "logs"}, rest.Domains())
 
-	head, err := Load(dir, 2)
+	head, err := Load(t.Context(), dir, 2)
 	require.NoError(t, err)
 	require.Equal(t, "de", string(head.Documents[0].Text))
 }
 
 func TestFingerprintSeesNamesAndTexts(t *testing.T) {
 	load := func(files map[string]string) string {
-		c, err := Load(writeTree(t, files), 0)
+		c, err := Load(t.Context(), writeTree(t, files), 0)
 		require.NoError(t, err)
 		return c.Fingerprint()
 	}
@@ -70,12 +70,12 @@ func TestCorpusErrorsNameTheFile(t *testing.T) {
 		"no text": {empty, empty + " contains no text"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Load(c.dir, 0)
+			_, err := Load(t.Context(), c.dir, 0)
 			require.ErrorIs(t, err, ErrData)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	c, err := Load(dir, 0)
+	c, err := Load(t.Context(), dir, 0)
 	require.NoError(t, err)
 	_, err = c.Without([]string{"b"})
 	require.ErrorContains(t, err, `no domain "b" to hold out, expected one of a`)
@@ -90,7 +90,7 @@ func TestUnreadableFileIsNamed(t *testing.T) {
 	dir := writeTree(t, map[string]string{"a.txt": "x"})
 	// A dangling link is unreadable even for root, who may run the tests.
 	require.NoError(t, os.Symlink(filepath.Join(dir, "gone"), filepath.Join(dir, "b.txt")))
-	_, err := Load(dir, 0)
+	_, err := Load(t.Context(), dir, 0)
 	require.ErrorIs(t, err, ErrData)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "b.txt")
