@@ -484,6 +484,13 @@ func TestMetaLearnersKeepTheirCompanion(t *testing.T) {
 		o.Meta.Branches = []string{"word_emb.*"}
 	}).Stored.Companion)
 
+	window := o
+	from("with", PhaseMeta)(&window)
+	window.Meta.Scheme = SchemeWindow
+	_, err := Run(context.Background(), window)
+	require.ErrorContains(t, err, "option Meta.Scheme is window, expected online, because the "+
+		"initial model's meta-learners learned with a companion")
+
 	made("half", func(o *Options) { o.Meta.Companion, o.Meta.Mixture = true, .5 })
 	for _, asked := range []bool{false, true} {
 		made("more", func(o *Options) {

@@ -77,6 +77,13 @@ func TestMetaLearnersAreTrainedOnNormalizedGradients(t *testing.T) {
 	_, err = Run(context.Background(), o)
 	require.NoError(t, err)
 	require.Contains(t, told.notes(), learnerRenewed)
+
+	o.Meta.Normal, o.Model = nil, first.LM.Config
+	o.Model.UntieSoftmax = true
+	_, err = Run(context.Background(), o)
+	require.NoError(t, err)
+	require.Contains(t, told.notes(), "are dropped: their gradient statistics do not fit the "+
+		"weights after pretraining or with untie_softmax")
 }
 
 func TestRunOnNormalizedGradientsResumes(t *testing.T) {

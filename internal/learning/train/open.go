@@ -175,8 +175,14 @@ func (r *runner) loadModel(ctx context.Context) (init, becomes string, err error
 	} else {
 		init, becomes, err = r.goOn(ctx)
 	}
-	if err == nil {
-		r.o.complete(r.base, r.text.Tokens())
+	if err != nil {
+		return "", "", err
+	}
+	asked := r.o.Meta.Companion
+	r.o.complete(r.base, r.text.Tokens())
+	if m := &r.o.Meta; m.Companion && !asked && m.Scheme == SchemeWindow {
+		err = &OptionError{"Meta.Scheme", m.Scheme, SchemeOnline + ", because the initial " +
+			"model's meta-learners learned with a companion"}
 	}
 	return init, becomes, err
 }
@@ -239,7 +245,8 @@ const (
 	learnerKept    = "are kept unchanged"
 	learnerTrained = "are trained further"
 	learnerRenewed = "are created again: the requested branches, banks or inputs differ"
-	learnerDropped = "are dropped: they were trained on gradients from before pretraining"
+	learnerDropped = "are dropped: their gradient statistics do not fit the weights after " +
+		"pretraining or with untie_softmax"
 )
 
 func noStatistics() error {

@@ -40,10 +40,11 @@ var storeTypes = map[string]weights.DType{"float32": weights.F32, "bf16": weight
 // Options describe a run. Zero fields mean the given defaults.
 //
 // A phase continues with the slow weights and meta-learners of the previous phase, the first phase
-// with those of Init. Pretraining drops meta-learners, because they were trained for other slow
-// weights. The other phases train existing meta-learners further if these fit the options.
-// Otherwise the phases make new meta-learners. Existing meta-learners do not fit if the options ask
-// for other branches, other inputs or another number of banks.
+// with those of Init. Pretraining keeps meta-learners. The other phases train existing
+// meta-learners further if these fit the options. Otherwise the phases make new meta-learners.
+// Existing meta-learners do not fit if the options ask for other branches, other inputs or another
+// number of banks. Meta-learners with a Normal are dropped if the run pretrains or adds
+// untie_softmax, because their gradient statistics are those of other weights.
 type Options struct {
 	// Phases are the phases of the run in their order. A phase occurs at most once, and
 	// PhasePretrain only at the beginning. nil means PhasePretrain and PhaseMeta.
