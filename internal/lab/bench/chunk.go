@@ -36,12 +36,12 @@ func (b *bench) chunks() {
 		if b.model.Learner == nil {
 			continue
 		}
-		adaptive := b.adaptiveChunk(threads, t, static)
+		adaptive := b.adaptiveChunk(threads, t, false, static)
 		if b.hasCompanion() {
 			b.staticBeside(threads, t, adaptive)
 		}
 		if b.adaptsKeys() {
-			b.staleChunk(threads, t, static)
+			b.adaptiveChunk(threads, t, true, static)
 		}
 	}
 }
@@ -65,33 +65,6 @@ func (b *bench) staticChunk(
 ) (seconds float64) {
 	w := work{products: t.size.forwardAfter(moved), reads: t.size.tailReads()}
 	return b.measure(threads, t.task(Chunks, what, w), do)
-}
-
-// staleChunk measures an adaptive chunk that does not recompute the keys and values of its memory.
-// The parameter `static` is the time of a static chunk in seconds.
-func (b *bench) staleChunk(threads int, t *text, static float64) {
-	if b.ctx.Err() != nil {
-		return
-	}
-	stale := *t
-	stale.size.staleKeys = true
-	stale.Segment.SetReuse(txl.Reuse{FixedWeights: true, StaleKeys: true})
-	a := newAdaptive(&stale, b.model)
-	what := "adaptive chunk, stale keys"
-	r := b.beside(threads, what, a.measured(b))
-	if b.ctx.Err() != nil {
-		return
-	}
-	adapted := b.adapted()
-	row := stale.task(Chunks, what, work{
-		products: stale.size.forwardAfter(func(tensor string) bool {
-			return adapted(tensor) && !keys(tensor)
-		}) + stale.size.backward(adapted),
-		streams: updateBytes(b.model.Learner), reads: 2 * stale.size.tailReads(),
-	})
-	total := median(a.whole)
-	row.note = fmt.Sprintf("%.2f x static", total/static)
-	b.add(row, threads, total, r)
 }
 
 func (b *bench) adapted() wanted {
@@ -156,25 +129,37 @@ func (a *adaptive) measured(b *bench) func() {
 	}
 }
 
-// adaptiveChunk measures a chunk and its phases, and returns the chunk's time in seconds. The
-// parameter `static` is the time of a static chunk.
-func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float64) {
+// adaptiveChunk measures an adaptive chunk, and returns its time in seconds. With stale keys, the
+// chunk does not recompute the keys and values of its memory. Without stale keys, the rows also
+// include the chunk's phases. The parameter `static` is the time of a static chunk.
+func (b *bench) adaptiveChunk(threads int, t *text, stale bool, static float64) (total float64) {
 	if b.ctx.Err() != nil {
 		return 0
 	}
-	a := newAdaptive(t, b.model)
-	r := b.beside(threads, "adaptive chunk", a.measured(b))
+	what, chunk, adapted := "adaptive chunk", *t, b.adapted()
+	moved := adapted
+	if stale {
+		what += ", stale keys"
+		moved = func(tensor string) bool { return adapted(tensor) && !keys(tensor) }
+		chunk.size.staleKeys = true
+		chunk.Segment.SetReuse(txl.Reuse{FixedWeights: true, StaleKeys: true})
+	}
+	a := newAdaptive(&chunk, b.model)
+	r := b.beside(threads, what, a.measured(b))
 	if b.ctx.Err() != nil {
 		return 0
 	}
-	l, adapted := b.model.Learner, b.adapted()
-	forward, backward := t.size.forwardAfter(adapted), t.size.backward(adapted)
+	l := b.model.Learner
+	forward, backward := chunk.size.forwardAfter(moved), chunk.size.backward(adapted)
 	total = median(a.whole)
-	tails := t.size.tailReads()
-	whole := t.task(Chunks, "adaptive chunk",
+	tails := chunk.size.tailReads()
+	whole := chunk.task(Chunks, what,
 		work{products: forward + backward, streams: updateBytes(l), reads: 2 * tails})
 	whole.note = fmt.Sprintf("%.2f x static", total/static)
 	b.add(whole, threads, total, r)
+	if stale {
+		return total
+	}
 	phases := []task{
 		task{}.ofProducts(forward).reading(tails), task{}.ofProducts(backward).reading(tails),
 		updateTask(l),

@@ -33,7 +33,6 @@ func main() {
 		"\"default\"")
 	answers := flag.Bool("answers", false, "with -labels: incidents shown to a simulated "+
 		"operator who gives verdicts")
-	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
 	calibration := flag.Bool("calibration", false, "for each probability, count the lines with "+
 		"at most this p")
 	changes := flag.Bool("changes", false, "inject changes of rates and values into logs")
@@ -53,10 +52,6 @@ func main() {
 		err = printLabeled(os.Stdout, *labels, *trouble)
 	case *changes:
 		err = printChanges(os.Stdout, paths)
-	case *list:
-		err = eachLog(paths, *maxBytes, func(name string, log []string) {
-			printInjected(name, log, *seeds)
-		})
 	case *calibration:
 		err = printCalibration(paths, *maxBytes)
 	default:
@@ -123,15 +118,4 @@ func printCalibration(paths []string, maxBytes int) error {
 		total.print(os.Stdout, "all")
 	}
 	return err
-}
-
-func printInjected(name string, log []string, seeds int) {
-	for seed := range seeds {
-		for i, l := range inject(log, uint64(seed)) {
-			if l.kind != ordinary {
-				fmt.Printf("%s seed %d line %d %s: %s\n", name, seed, i+1, kindNames[l.kind],
-					l.text)
-			}
-		}
-	}
 }
