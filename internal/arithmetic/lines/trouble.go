@@ -74,8 +74,9 @@ func inTrouble(r rune) bool {
 //	F = -lg((H(x) + .25 / (.25 + x)) / (n + 1))
 //
 // H(x) is the number of lines, among the last n, with at least x words of trouble; from three words
-// on, similar numbers count as equal. n is at most about 4,096. Upper and lower case are equal. Without a list, F is 0. F does not measure how
-// strange a line is, but how likely the line is to need attention.
+// on, similar numbers count as equal. n is at most about 4,096. Upper and lower case are equal.
+// Without a list, F is 0. F does not measure how strange a line is, but how likely the line is to
+// need attention.
 type trouble struct {
 	list  string
 	words [][]byte // the words of the list; read-only, since copies of the meter share them
