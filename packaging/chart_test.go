@@ -111,7 +111,7 @@ func TestChartMakesTheServerOfTheManifests(t *testing.T) {
 		"NetworkPolicy/logs",
 	}, slices.Collect(maps.Keys(found)))
 	set := found["StatefulSet/logs"].(*apps.StatefulSet)
-	want, _ := manifests(t, "../deploy/kubernetes/base")
+	want, _, _ := manifests(t, "../deploy/kubernetes/base")
 	pod, base := &set.Spec.Template.Spec, &want.Spec.Template.Spec
 	require.Contains(t, pod.Containers[0].Args, "--allow-host=logs", "the service's name")
 	for i, arg := range base.Containers[0].Args {

@@ -26,9 +26,11 @@ var kinds = map[string]func() any{
 	"PodDisruptionBudget": func() any { return &policy.PodDisruptionBudget{} },
 }
 
-// manifests checks the objects that 'kubectl apply -k' would send. It returns the StatefulSet, and
-// the number of objects of each kind. An unknown field is an error.
-func manifests(t *testing.T, dir string) (set *apps.StatefulSet, found map[string]int) {
+// manifests checks the objects that 'kubectl apply -k' would send. It returns the StatefulSet, the
+// NetworkPolicy, and the number of objects of each kind. An unknown field is an error.
+func manifests(
+	t *testing.T, dir string,
+) (set *apps.StatefulSet, limits *network.NetworkPolicy, found map[string]int) {
 	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	require.NoError(t, err)
 	found = map[string]int{}
@@ -40,15 +42,18 @@ func manifests(t *testing.T, dir string) (set *apps.StatefulSet, found map[strin
 		object := make()
 		require.NoError(t, yaml.UnmarshalStrict(text, object), "%s", text)
 		found[one.GetKind()]++
-		if s, ok := object.(*apps.StatefulSet); ok {
-			set = s
+		switch o := object.(type) {
+		case *apps.StatefulSet:
+			set = o
+		case *network.NetworkPolicy:
+			limits = o
 		}
 	}
-	return set, found
+	return set, limits, found
 }
 
 func TestManifestsAreThoseOfOneServer(t *testing.T) {
-	set, found := manifests(t, "../deploy/kubernetes/base")
+	set, _, found := manifests(t, "../deploy/kubernetes/base")
 	require.Equal(t, map[string]int{
 		"StatefulSet": 1, "Service": 2, "ServiceAccount": 1, "NetworkPolicy": 1,
 	}, found)
@@ -67,6 +72,16 @@ func TestManifestsAreThoseOfOneServer(t *testing.T) {
 	require.Equal(t, imageData, server.VolumeMounts[0].MountPath)
 	require.Equal(t, server.VolumeMounts[0].Name, set.Spec.VolumeClaimTemplates[0].Name)
 	require.Empty(t, server.Env)
+}
+
+// The policy must not cut off the other pods of the namespace.
+func TestManifestsLimitNetworkOfServersOnly(t *testing.T) {
+	for _, name := range []string{"base", "keys", "cluster"} {
+		set, limits, _ := manifests(t, "../deploy/kubernetes/"+name)
+		require.NotEmpty(t, set.Spec.Selector.MatchLabels)
+		require.Equal(t, set.Spec.Selector.MatchLabels, limits.Spec.PodSelector.MatchLabels, name)
+		require.Empty(t, limits.Spec.Ingress[0].From[0].PodSelector.MatchLabels, name)
+	}
 }
 
 func TestManifestsOfWatchersReadLogsAlone(t *testing.T) {
@@ -98,8 +113,8 @@ func TestManifestsOfWatchersReadLogsAlone(t *testing.T) {
 
 // With API keys, the server has one more secret, and nothing else differs.
 func TestManifestsWithKeysHaveASecret(t *testing.T) {
-	without, _ := manifests(t, "../deploy/kubernetes/base")
-	set, found := manifests(t, "../deploy/kubernetes/keys")
+	without, _, _ := manifests(t, "../deploy/kubernetes/base")
+	set, _, found := manifests(t, "../deploy/kubernetes/keys")
 	require.Len(t, found, 4)
 	pod := &set.Spec.Template.Spec
 	require.Equal(t, "lmserve-keys", pod.Volumes[0].Secret.SecretName)
@@ -118,7 +133,7 @@ func TestManifestsWithKeysHaveASecret(t *testing.T) {
 }
 
 func TestManifestsOfThreeServersHaveADatabase(t *testing.T) {
-	set, found := manifests(t, "../deploy/kubernetes/cluster")
+	set, _, found := manifests(t, "../deploy/kubernetes/cluster")
 	require.Equal(t, map[string]int{
 		"StatefulSet": 1, "Service": 2, "ServiceAccount": 1, "NetworkPolicy": 1, "ConfigMap": 1,
 		"PodDisruptionBudget": 1,
