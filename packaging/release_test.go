@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -141,6 +142,20 @@ func checkImage(t *testing.T, path string) {
 	require.NotEmpty(t, files["lmserve"])
 	require.NotEmpty(t, files["licenses/std/LICENSE"])
 	require.NotContains(t, files, "bin/sh")
+}
+
+// systemd opens the output of a service before it makes the folder LogsDirectory=.
+func TestPackagesMakeFolderOfWatchersOutput(t *testing.T) {
+	unit, err := os.ReadFile("linux/lmserve-watch.service")
+	require.NoError(t, err)
+	output := regexp.MustCompile(`(?m)^StandardOutput=append:(/.+)$`).FindSubmatch(unit)
+	require.NotNil(t, output)
+	script, err := os.ReadFile("linux/postinstall.sh")
+	require.NoError(t, err)
+	require.Contains(t, string(script),
+		"\ninstall -d -o lmserve -g lmserve -m 0750 "+filepath.Dir(string(output[1]))+"\n")
+	require.Contains(t, string(unit), "\nUser=lmserve\nGroup=lmserve\n")
+	require.Contains(t, string(unit), "\nLogsDirectoryMode=0750\n")
 }
 
 func checkDeb(t *testing.T, path string) {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Creates the service's user and data folder, and restarts a running service with the new program.
-# The content of the data folder does not change.
+# Creates the user of the services, the data folder, and the folder of the watcher's output.
+# Restarts running services with the new program. The content of the folders does not change.
 set -e
 
 if command -v systemd-sysusers >/dev/null; then
@@ -12,6 +12,8 @@ fi
 if [ ! -e /var/lib/lmserve ]; then
 	install -d -o lmserve -g lmserve -m 0700 /var/lib/lmserve
 fi
+# systemd opens the output of a service before it makes the folder LogsDirectory=.
+install -d -o lmserve -g lmserve -m 0750 /var/log/lmserve-watch
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 	systemctl try-restart lmserve.service lmserve-watch.service

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Sessions, keys and their user stay, even if the configuration is purged: remove /var/lib/lmserve
-# by hand once it is no longer needed.
+# Sessions, keys, the watcher's output and their user stay, even if the configuration is purged.
+# Remove /var/lib/lmserve, /var/lib/lmserve-watch and /var/log/lmserve-watch by hand once they are
+# no longer needed.
 set -e
 
 if [ -d /run/systemd/system ]; then
