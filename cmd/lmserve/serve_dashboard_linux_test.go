@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -42,23 +43,28 @@ type ruleSample struct {
 	Value  float64 `json:"value"`
 }
 
-// Every query of the dashboard has a result for a server that has handled all kinds of work. The
-// test assumes that all metrics of the server grew at a constant rate for ten minutes.
+// Every query of the dashboard has a result for a server that has handled all kinds of work, in
+// each format of the metrics. The test assumes that all metrics of the server grew at a constant
+// rate for ten minutes.
 func TestEveryPanelOfTheDashboardDrawsSomething(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("there is no promtool (Debian's package prometheus has it)")
 	}
-	test := ruleTest{Interval: "1m", Series: seriesOf(busyServer(t))}
+	var exprs []ruleExpr
 	for _, expr := range queries(t) {
 		expr = strings.NewReplacer("$__rate_interval", "4m", "$instance", ".*").Replace(expr)
 		require.NotContains(t, expr, "$")
-		test.Exprs = append(test.Exprs, ruleExpr{
+		exprs = append(exprs, ruleExpr{
 			Expr: "count(" + expr + ") > bool 0", EvalAt: "10m", Samples: []ruleSample{{"{}", 1}},
 		})
 	}
-	require.Greater(t, len(test.Exprs), 20)
-	text, err := json.Marshal(ruleTests{[]ruleTest{test}}) // JSON is valid YAML
+	require.Greater(t, len(exprs), 20)
+	var tests ruleTests
+	for _, metrics := range busyServer(t) {
+		tests.Tests = append(tests.Tests, ruleTest{"1m", seriesOf(metrics), exprs})
+	}
+	text, err := json.Marshal(tests) // JSON is valid YAML
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "dashboard.yaml")
 	require.NoError(t, os.WriteFile(file, text, 0o600))
@@ -82,7 +88,9 @@ func queries(t *testing.T) (all []string) {
 	return all
 }
 
-func busyServer(t *testing.T) string {
+// busyServer returns the metrics of a server that has handled all kinds of work, as text and as
+// OpenMetrics.
+func busyServer(t *testing.T) (metrics []string) {
 	t.Helper()
 	receiver := newHook(t)
 	receiver.turn(true) // the receiver refuses alerts, so some alerts stay pending
@@ -109,9 +117,25 @@ func busyServer(t *testing.T) string {
 		is := ask(http.MethodGet, "/v1/sessions/next", "", http.StatusOK)
 		return is["shadow_of"].(map[string]any)["behind_bytes"] == 0.
 	}, time.Minute, 10*time.Millisecond)
-	status, text := page(t, url+"/metrics")
-	require.Equal(t, http.StatusOK, status)
-	return text
+	for _, format := range []string{"text/plain", "application/openmetrics-text"} {
+		metrics = append(metrics, scrape(t, url+"/metrics", format))
+	}
+	return metrics
+}
+
+func scrape(t *testing.T, url, format string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	r.Header.Set("Accept", format)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Contains(t, resp.Header.Get("Content-Type"), format)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(text)
 }
 
 // seriesOf turns the metrics of one scrape into series that grow at a constant rate.
