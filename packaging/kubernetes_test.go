@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"encoding/json"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +86,46 @@ func TestManifestsLimitNetworkOfServersOnly(t *testing.T) {
 		require.Equal(t, set.Spec.Selector.MatchLabels, limits.Spec.PodSelector.MatchLabels, name)
 		require.Empty(t, limits.Spec.Ingress[0].From[0].PodSelector.MatchLabels, name)
 	}
+}
+
+// The server logs the maximum memory of its process, which must not depend on the node's cores.
+func TestManifestsKeepMemoryBelowLimit(t *testing.T) {
+	lmserve := program(t)
+	for _, name := range []string{"base", "cluster"} {
+		set, _, _ := manifests(t, "../deploy/kubernetes/"+name)
+		server := set.Spec.Template.Spec.Containers[0]
+		require.Contains(t, strings.Join(server.Args, " "), " --threads=", name)
+		// a single server in memory, with the flags that change the memory
+		args := slices.DeleteFunc(server.Args, func(arg string) bool {
+			return strings.HasPrefix(arg, "--advertise") || strings.HasPrefix(arg, "--node")
+		})
+		limit := server.Resources.Limits.Memory().Value()
+		require.Less(t, mostBytes(t, lmserve, append(args, "--data-dir=none")), limit, name)
+	}
+}
+
+// mostBytes starts a server and returns the maximum memory that the server logs.
+func mostBytes(t *testing.T, lmserve string, args []string) int64 {
+	c := exec.CommandContext(t.Context(), lmserve, append(args, "--listen=127.0.0.1:0")...)
+	c.Env = []string{"HOME=" + t.TempDir()}
+	log, err := c.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	defer func() {
+		_ = c.Process.Kill() // the server may already have ended
+		_ = c.Wait()
+	}()
+	var read []string
+	for lines := bufio.NewScanner(log); lines.Scan(); read = append(read, lines.Text()) {
+		var line struct {
+			Most int64 `json:"most_bytes"`
+		}
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Most > 0 {
+			return line.Most
+		}
+	}
+	t.Fatalf("the server logs no most_bytes: %q", read)
+	return 0
 }
 
 func TestManifestsOfWatchersReadLogsAlone(t *testing.T) {
