@@ -152,6 +152,8 @@ func TestComposeStartsWhatItNeeds(t *testing.T) {
 	require.Equal(t, []string{"migrate"}, migrate.Command)
 	require.Equal(t, file.Services["one"].Environment, migrate.Environment)
 	require.Equal(t, "service_healthy", migrate.DependsOn["database"].Condition)
+	require.NotEmpty(t, migrate.Environment["LMSERVE_OBJECTS"], "migrate marks the bucket")
+	require.Equal(t, "service_completed_successfully", migrate.DependsOn["bucket"].Condition)
 	require.Contains(t, database.Healthcheck.Test, "--host=127.0.0.1")
 	require.Equal(t, "service_healthy", file.Services["bucket"].DependsOn["objects"].Condition)
 }
