@@ -292,9 +292,7 @@ func TestSyslogNGFeedsEveryLineOnce(t *testing.T) {
 }
 
 func recipe(t *testing.T, name string) string {
-	page, err := os.ReadFile("../../../docs/ship.md")
-	require.NoError(t, err)
-	_, after, found := strings.Cut(string(page), "`"+name+"`:\n\n```")
+	_, after, found := strings.Cut(shipPage(t), "`"+name+"`:\n\n```")
 	require.True(t, found, "docs/ship.md shows %s", name)
 	_, after, _ = strings.Cut(after, "\n")
 	text, _, _ := strings.Cut(after, "```")
