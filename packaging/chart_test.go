@@ -31,6 +31,7 @@ type ServiceMonitor struct {
 		Labels map[string]string `json:"labels"`
 	} `json:"metadata"`
 	Spec struct {
+		JobLabel  string                                  `json:"jobLabel"`
 		Selector  struct{ MatchLabels map[string]string } `json:"selector"`
 		Endpoints []struct {
 			Port, Path, Interval string
@@ -162,6 +163,8 @@ func TestChartMakesSeveralServers(t *testing.T) {
 			selector := labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels)
 			if selector.Matches(labels.Set(service.Labels)) {
 				require.Equal(t, monitor.Spec.Endpoints[0].Port, service.Spec.Ports[0].Name)
+				require.Equal(t, "lmserve", service.Labels[monitor.Spec.JobLabel],
+					"deploy/prometheus/alerts.yaml selects this job")
 				matched++
 			}
 		}
