@@ -81,7 +81,7 @@ export async function feed(into: Reading, text: Blob | Uint8Array): Promise<void
     const { offset } = into.session.value;
     if (into.end < offset) await fetchPast(into, into.end, offset, signal);
     into.addText(more);
-    await sendRest(into, signal);
+    await send(into, restOf(into), signal);
   });
 }
 
@@ -93,7 +93,7 @@ export async function resume(into: Reading, mayBeFed = false): Promise<void> {
   const { id, offset: sent } = into.session.value;
   if (into.end < sent) return catchUp(into);
   if (into.end === sent) return follow(into);
-  const isRefused = !mayBeFed && into.problem.value?.kind === "offset-conflict";
+  const isRefused = !mayBeFed && wasRefused(into);
   let rest: Uint8Array | null = null;
   await work(into, "feeding", async (signal) => {
     const session = await getSession(id, signal);
@@ -104,18 +104,21 @@ export async function resume(into: Reading, mayBeFed = false): Promise<void> {
     into.session.value = session;
     // Text that was accepted but not reported.
     if (session.offset > sent) await fetchPast(into, sent, session.offset, signal);
-    await sendRest(into, signal);
+    await send(into, restOf(into), signal);
   });
   if (rest) await open(id, rest);
 }
+
+/** Whether the server has refused text because another client has fed the session. */
+const wasRefused = (into: Reading): boolean => into.problem.peek()?.kind === "offset-conflict";
 
 /**
  * Returns what the session lacks of the text after `from` if another client has fed the session;
  * null if only this text was fed. A refused text was not fed, even if the session has equal text.
  */
 async function restAfterOthers(
-  into: Reading, from: number, to: number, isRefused: boolean, signal: AbortSignal,
-): Promise<Uint8Array | null> {
+  into: Reading, from: number, to: number, isRefused: boolean, signal?: AbortSignal,
+): Promise<Uint8Array<ArrayBuffer> | null> {
   const mine = into.text.all.slice(from - into.from);
   let same = 0;
   while (!isRefused && same < Math.min(to - from, mine.length)) {
@@ -131,29 +134,39 @@ async function restAfterOthers(
 /** The sessions to which `finish` sends text. */
 const finishing = new Set<string>();
 
-/** Sends what is left of a text that another session's opening has interrupted. */
+/**
+ * Sends what is left of a text after the user has left the session. If another client has fed the
+ * session meanwhile, the text is sent after the other text.
+ */
 export async function finish(into: Reading): Promise<void> {
-  const { id } = into.session.value;
+  const { id, offset: sent } = into.session.value;
   finishing.add(id);
   try {
-    into.session.value = await getSession(id);
-    await sendRest(into);
+    const session = await getSession(id);
+    const rest = await restAfterOthers(into, sent, session.offset, wasRefused(into));
+    into.session.value = session;
+    await send(into, rest ?? restOf(into));
   } finally {
     finishing.delete(id);
   }
 }
 
-/** Sends the text that the session does not have yet. */
-async function sendRest(into: Reading, signal?: AbortSignal): Promise<void> {
-  for (let at = into.session.value.offset; at < into.end; at += sentBytes) {
-    const place = at - into.from;
-    const piece = into.text.all.slice(place, place + sentBytes);
-    const options = { ...asked, offset: at };
-    for await (const event of score(into.session.value.id, piece, options, signal)) {
+/** The text that the session does not have yet, if only this page has fed the session. */
+const restOf = (into: Reading): Uint8Array<ArrayBuffer> =>
+  into.text.all.slice(into.session.value.offset - into.from);
+
+/** Sends text from the session's end on. */
+async function send(
+  into: Reading, text: Uint8Array<ArrayBuffer>, signal?: AbortSignal,
+): Promise<void> {
+  const { id, offset } = into.session.value;
+  for (let at = 0; at < text.length; at += sentBytes) {
+    const options = { ...asked, offset: offset + at };
+    for await (const event of score(id, text.slice(at, at + sentBytes), options, signal)) {
       into.take(event);
     }
   }
-  keepUnsent(into.session.value.id, null);
+  keepUnsent(id, null);
 }
 
 /** Shows what another client feeds to the session, until stopped. */
@@ -327,9 +340,8 @@ effect(() => {
   const isFeeding = reading.peek()?.activity.peek() === "feeding";
   if (view === "incidents" && isFeeding) return; // the text is sent to its end
   const session = view === "incidents" ? "" : named; // that view has its own stream
-  const now = reading.peek()?.session.peek();
-  // The address may contain the id or the name. Opening again would cancel work.
-  if (session && session !== now?.id && session !== now?.name) void open(session);
+  // Opening again would cancel work.
+  if (session && !reading.peek()?.isNamed(session)) void open(session);
   if (!session) {
     // A text being sent is sent to its end; other work is canceled.
     if (!isFeeding) stop();

@@ -69,6 +69,12 @@ export class Reading {
     return this.from + this.text.length;
   }
 
+  /** Whether a part of an address means the session: the address contains the id or the name. */
+  isNamed(name: string): boolean {
+    const session = this.session.peek();
+    return name === session.id || name === session.name;
+  }
+
   /** Whether text has a cost: not if lines are rated only by counts. */
   get hasCosts(): boolean {
     const { settings } = this.session.value;

@@ -111,7 +111,8 @@ function Writing({ on }: { on: Reading }) {
     setCursor((now) => Math.max(0, now - text.length));
     try {
       await feed(on, bytes);
-      if (route.value.session !== id) await finish(on).catch(() => {}); // one has gone elsewhere
+      const hasLeft = !on.isNamed(route.value.session);
+      if (hasLeft) await finish(on).catch(() => {}); // the text is kept for the next visit
     } finally {
       committing.current = false;
     }
