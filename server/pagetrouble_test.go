@@ -446,3 +446,19 @@ func TestPageCreatesSessionOfEachModel(t *testing.T) {
 	require.Equal(t, api.MethodSparseMeta, made.Settings.Method)
 	require.True(t, made.Settings.Baseline)
 }
+
+// The last word of a text waits for its end. The session has the word's bytes before their score.
+func TestPageAddsToUnfinishedWord(t *testing.T) {
+	b := newTabOfWords(t)
+	path := b.create(withBaseline)
+	b.open(place("read", path))
+	b.until(`document.querySelector(".totals .doing")?.textContent === "Watching…"`)
+	b.score(path, "the cat")
+	b.until(`document.querySelector(".map")?.textContent === "the cat"`)
+	b.until(`document.querySelector(".totals").innerText.includes("7 bytes")`)
+	require.NotContains(t, value[string](b, `document.querySelector(".totals").innerText`), " of ")
+	b.add("\n")
+	b.until(`document.querySelector(".map")?.textContent === "the cat↵"`)
+	b.untilText(path, "the cat\n")
+	require.False(t, value[bool](b, `document.querySelector(".problem") !== null`))
+}

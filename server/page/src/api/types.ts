@@ -98,6 +98,7 @@ export interface ChunkEvent extends Measures {
   logprobs?: number[];
   baseline_logprobs?: number[];
   token_bytes?: number[];
+  pending_bytes?: number; // accepted after this event's bytes; only for a model of words
   top_logprobs?: Candidate[][];
   baseline_top_logprobs?: Candidate[][];
   text?: string;

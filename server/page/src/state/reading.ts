@@ -146,7 +146,8 @@ export class Reading {
   }
 
   #takeChunk(event: ChunkEvent): void {
-    this.#takeTotals({ totals: event.totals, offset: event.offset + event.bytes });
+    const offset = event.offset + event.bytes + (event.pending_bytes ?? 0);
+    this.#takeTotals({ totals: event.totals, offset });
     this.#addCost(event);
     this.placeScores(event);
   }
