@@ -293,24 +293,37 @@ func TestPageWatchesASessionThatSomethingElseFeeds(t *testing.T) {
 	b.until(`document.querySelector(".map").textContent.endsWith("and more↵")`)
 }
 
+func (b *tab) giveKey(key string) {
+	b.t.Helper()
+	b.run(chromedp.SetValue("#key-input", key))
+	b.press(kb.Enter)
+}
+
 func TestPageAsksForAKey(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	b := newTabOf(t, Options{Keys: ring.Ring})
 	b.until(`document.querySelector("dialog[open]") !== null`)
 	b.checkLooks("key")
-	give := func(key string) {
-		t.Helper()
-		b.run(chromedp.SetValue("#key-input", key))
-		b.press(kb.Enter)
-	}
-	give("lms_wrong")
+	b.giveKey("lms_wrong")
 	b.until(`document.querySelector("dialog .warning") !== null`)
-	give(ring.token["alice"])
+	b.giveKey(ring.token["alice"])
 	b.until(`document.querySelector("dialog[open]") === null`)
 	b.read("hello\n")
 	require.Equal(t, ring.token["alice"], value[string](b, `sessionStorage.getItem("lmserve.key")`))
 	require.NotContains(t, value[string](b, `JSON.stringify({...localStorage})`),
 		ring.token["alice"])
+}
+
+func TestPageReportsWrongKeyForSession(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "alice"})
+	b := newTabOf(t, Options{Keys: ring.Ring})
+	b.open("#/read/some-session")
+	b.until(`document.querySelector("dialog[open]") !== null`)
+	b.giveKey("lms_wrong")
+	b.until(`document.querySelector("dialog .warning") !== null`)
+	b.giveKey(ring.token["alice"])
+	b.until(`document.querySelector("dialog[open]") === null`)
+	b.until(`document.querySelector(".problem h2")?.innerText === "The session does not exist"`)
 }
 
 func TestPageStopsAskingForAKeyThatNothingNeeds(t *testing.T) {

@@ -1,4 +1,4 @@
-import { computed, effect, signal } from "@preact/signals";
+import { computed, effect, signal, untracked } from "@preact/signals";
 import { bytesOf } from "../api/events";
 import { asProblem, isAbort, ProblemError } from "../api/problem";
 import {
@@ -341,7 +341,7 @@ effect(() => {
   if (view === "incidents" && isFeeding) return; // the text is sent to its end
   const session = view === "incidents" ? "" : named; // that view has its own stream
   // Opening again would cancel work.
-  if (session && !reading.peek()?.isNamed(session)) void open(session);
+  if (session && !reading.peek()?.isNamed(session)) untracked(() => void open(session));
   if (!session) {
     // A text being sent is sent to its end; other work is canceled.
     if (!isFeeding) stop();
