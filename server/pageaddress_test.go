@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -46,4 +47,42 @@ func TestPageSendsTextOfNamedSessionOnce(t *testing.T) {
 	b.commitAfterOther("#/write/web-1", path)
 	b.click("Try again")
 	b.untilText(path, "start\ntheirs\nmine and more")
+}
+
+// untilWatches waits until the page shows a text and watches its session.
+func (b *tab) untilWatches(text string) {
+	b.t.Helper()
+	b.until(`document.querySelector(".totals .doing")?.textContent === "Watching…" &&
+		document.querySelector(".map").textContent === "` + text + `" &&
+		document.querySelector(".problem") === null`)
+}
+
+func TestPageShowsSessionAfterFailedOpening(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "some text\n")
+	b.open(place("read", path))
+	b.untilWatches("some text↵")
+	value[bool](b, `(location.hash = "#/read/missing", true)`)
+	b.until(`document.querySelector(".problem h2")?.innerText === "The session does not exist"`)
+	require.Empty(t, value[string](b, `document.querySelector(".session-name").innerText`))
+	value[bool](b, `(history.back(), true)`)
+	b.untilWatches("some text↵")
+	b.score(path, "and more\n")
+	b.untilWatches("some text↵and more↵")
+}
+
+func TestPageShowsSessionAfterSlowOpening(t *testing.T) {
+	b := newTab(t)
+	path, slow := b.create(withBaseline), b.create(withBaseline)
+	b.score(path, "some text\n")
+	b.open(place("read", path))
+	b.untilWatches("some text↵")
+	b.slow(strings.ReplaceAll(slow, "/", `\/`)[2:]+"$", 1000)
+	value[bool](b, `(location.hash = "`+place("read", slow)+`", true)`)
+	b.until(`window.slowed > 0`)
+	value[bool](b, `(history.back(), true)`)
+	time.Sleep(1500 * time.Millisecond) // time for the slow answer
+	b.score(path, "and more\n")
+	b.untilWatches("some text↵and more↵")
 }

@@ -43,10 +43,13 @@ const secondsKept = 7 * 24 * 3600;
 const asked: EventOptions = { logprobs: true, top_logprobs: candidatesKept, updates: true };
 
 let working = new AbortController();
+/** The session of the address while it is fetched and not yet shown; "" otherwise. */
+let opening = "";
 
 /** Stops the page's work on the session. Scores are kept. */
 export function stop(): void {
   working.abort();
+  opening = "";
 }
 
 /** Creates a session for a text and opens it. It is deleted after a week without use. */
@@ -194,17 +197,30 @@ function addOthers(into: Reading, more: Uint8Array): void {
  */
 async function open(id: string, rest?: Uint8Array): Promise<void> {
   stop();
-  const opening = (working = new AbortController());
+  const { signal } = (working = new AbortController());
   openProblem.value = null;
+  const before = reading.peek();
+  const again = before?.isNamed(id) ? before : null;
+  if (!again) opening = id;
+  let opened: Reading;
   try {
-    const session = await getSession(id, opening.signal);
-    const opened = await readingOf(session);
-    if (opening.signal.aborted) return;
-    reading.value = opened;
-    await catchUp(opened, rest);
+    opened = await readingOf(await getSession(id, signal));
+    if (signal.aborted) return;
   } catch (error) {
-    if (!isAbort(error)) openProblem.value = asProblem(error);
+    if (signal.aborted) return;
+    opening = "";
+    if (again) {
+      again.activity.value = "idle";
+      again.problem.value = asProblem(error);
+    } else {
+      reading.value = null; // of another session than the address
+      openProblem.value = asProblem(error);
+    }
+    return;
   }
+  opening = "";
+  reading.value = opened;
+  await catchUp(opened, rest);
 }
 
 /**
@@ -337,11 +353,12 @@ effect(() => {
 
 effect(() => {
   const { view, session: named } = route.value;
-  const isFeeding = reading.peek()?.activity.peek() === "feeding";
+  const isFeeding = !opening && reading.peek()?.activity.peek() === "feeding";
   if (view === "incidents" && isFeeding) return; // the text is sent to its end
   const session = view === "incidents" ? "" : named; // that view has its own stream
+  const isOpen = opening ? session === opening : reading.peek()?.isNamed(session);
   // Opening again would cancel work.
-  if (session && !reading.peek()?.isNamed(session)) untracked(() => void open(session));
+  if (session && !isOpen) untracked(() => void open(session));
   if (!session) {
     // A text being sent is sent to its end; other work is canceled.
     if (!isFeeding) stop();
