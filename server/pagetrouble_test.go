@@ -271,6 +271,38 @@ func TestPageOpensSessionAtSecondAttempt(t *testing.T) {
 	b.until(`document.querySelector(".map")?.textContent === "some text↵"`)
 }
 
+func TestPageFetchesPastScoresAtSecondAttempt(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, strings.Repeat("some text\n", 2000)) // too long for scores of each token
+	b.refuse(`\/scores\?`, 1)
+	b.open(place("read", path))
+	b.click("Adaptive")
+	b.until(`document.querySelector(".map .wait") !== null`)
+	b.click("Try again")
+	b.until(`document.querySelector(".map .row") !== null && !document.querySelector(".map .wait")`)
+	b.until(`document.querySelector(".totals .doing").textContent === "Watching…"`)
+}
+
+// Text that is added while the past is fetched does not end the fetching.
+func TestPageFetchesPastScoresBeforeNewText(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, strings.Repeat("some text\n", 2000))
+	b.slow(`\/scores\?`, 2000)
+	b.open(place("write", path))
+	b.until(`window.slowed > 0 && document.querySelector(".sheet textarea")?.value > ""`)
+	b.commit("new\n")
+	b.untilText(path, strings.Repeat("some text\n", 2000)+"new\n")
+	value[bool](b, `(location.hash = location.hash.replace("write", "read"), true)`)
+	b.click("Adaptive")
+	b.until(`document.querySelector(".map .row") !== null`)
+	b.run(chromedp.Focus(".map"))
+	b.with(chromedp.ModifierCtrl, kb.Home)
+	b.until(`document.querySelector(".map .caret") !== null &&
+		!document.querySelector(".map .wait")`)
+}
+
 // A fork and an imported session have text from the beginning.
 func TestPageShowsTextOfFork(t *testing.T) {
 	b := newTab(t)

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { feed, follow, reread, rereadBytes, resume, stop } from "../state/feed";
+import { feed, reread, rereadBytes, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { Choice } from "../ui/choice";
 import { grouped, perByte, sizeText } from "../ui/words";
@@ -66,7 +66,7 @@ export function Toolbar(p: Props) {
         ) : activity === "idle" && (
           <>
             {addText}
-            <button type="button" onClick={() => { p.setFollows(true); void follow(reading); }}
+            <button type="button" onClick={() => { p.setFollows(true); void resume(reading); }}
               title="Shows text that other clients feed to this session">
               Watch
             </button>

@@ -82,8 +82,9 @@ export async function feed(into: Reading, text: Blob | Uint8Array): Promise<void
     const more = text instanceof Blob ? new Uint8Array(await text.arrayBuffer()) : text;
     // What is left of the past, where opening has ended early.
     const { offset } = into.session.value;
-    if (into.end < offset) await fetchPast(into, into.end, offset, signal);
+    if (into.end < offset) await fetchText(into, offset, signal);
     into.addText(more);
+    if (into.lacksPast) await fetchScores(into, offset, signal);
     await send(into, restOf(into), signal);
   });
 }
@@ -94,7 +95,7 @@ export async function feed(into: Reading, text: Blob | Uint8Array): Promise<void
  */
 export async function resume(into: Reading, mayBeFed = false): Promise<void> {
   const { id, offset: sent } = into.session.value;
-  if (into.end < sent) return catchUp(into);
+  if (into.end < sent || (into.end === sent && into.lacksPast)) return catchUp(into);
   if (into.end === sent) return follow(into);
   const isRefused = !mayBeFed && wasRefused(into);
   let rest: Uint8Array | null = null;
@@ -105,8 +106,8 @@ export async function resume(into: Reading, mayBeFed = false): Promise<void> {
       if (rest) return;
     }
     into.session.value = session;
-    // Text that was accepted but not reported.
-    if (session.offset > sent) await fetchPast(into, sent, session.offset, signal);
+    // The scores of text that was accepted but not reported.
+    if (into.lacksPast) await fetchScores(into, session.offset, signal);
     await send(into, restOf(into), signal);
   });
   if (rest) await open(id, rest);
@@ -173,11 +174,11 @@ async function send(
 }
 
 /** Shows what another client feeds to the session, until stopped. */
-export async function follow(into: Reading): Promise<void> {
+async function follow(into: Reading): Promise<void> {
   await work(into, "watching", async (signal) => {
     const options = { ...asked, offset: into.end };
     for await (const event of watch(into.session.value.id, options, signal)) {
-      if (event.type === "gap") await fetchPast(into, event.from, event.to, signal);
+      if (event.type === "gap") await fetchPast(into, event.to, signal);
       if (event.type === "chunk") addOthers(into, bytesOf(event));
       into.take(event);
     }
@@ -229,7 +230,7 @@ async function open(id: string, rest?: Uint8Array): Promise<void> {
  */
 async function catchUp(into: Reading, rest?: Uint8Array): Promise<void> {
   const { offset } = into.session.value;
-  await work(into, "opening", (signal) => fetchPast(into, into.end, offset, signal));
+  await work(into, "opening", (signal) => fetchPast(into, offset, signal));
   const unsent = rest ?? restOfUnsent(into);
   if (unsent?.length && reading.value === into) {
     await feed(into, unsent);
@@ -253,13 +254,16 @@ function restOfUnsent(into: Reading): Uint8Array | null {
   return unsent.text.slice(other < 0 ? has.length : other);
 }
 
-/** Fetches the end of a range of the session's text that the server still has, and its cost. */
-async function fetchPast(
-  into: Reading, from: number, to: number, signal: AbortSignal,
-): Promise<void> {
-  if (to <= from) return;
+/** Fetches what the page lacks of the text before an offset, and of its cost. */
+async function fetchPast(into: Reading, to: number, signal: AbortSignal): Promise<void> {
+  if (into.end < to) await fetchText(into, to, signal);
+  await fetchScores(into, to, signal);
+}
+
+/** Fetches the text from the page's end to an offset, as far as the server still has it. */
+async function fetchText(into: Reading, to: number, signal: AbortSignal): Promise<void> {
   const { id } = into.session.value;
-  const first = Math.max(from, to - textKept, await keptFrom(id, to, signal));
+  const first = Math.max(into.end, to - textKept, await keptFrom(id, to, signal));
   if (first > into.end) into.cut(first);
   for (let at = into.end; at < to;) {
     const piece = await readText(id, at, Math.min(textPiece, to - at), signal);
@@ -267,6 +271,12 @@ async function fetchPast(
     addOthers(into, piece.bytes);
     at += piece.bytes.length;
   }
+}
+
+/** Fetches the scores that the page lacks of the text before an offset. */
+async function fetchScores(into: Reading, to: number, signal: AbortSignal): Promise<void> {
+  const { id } = into.session.value;
+  const first = Math.max(into.scoredTo, await keptFrom(id, to, signal));
   for (let at = first; at < to; at += pastBytesMax) {
     const range = { offset: at, length: Math.min(pastBytesMax, to - at), points: pastPoints };
     into.addPast(await pastScores(id, range, signal));

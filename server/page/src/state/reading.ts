@@ -58,6 +58,8 @@ export class Reading {
   readonly missed = signal<[number, number] | null>(null);
   /** The place before which bits are means of pieces, because the page did not see that past. */
   coarseTo = 0;
+  /** The offset before which the page has all scores that the server has recorded. */
+  scoredTo = 0;
   #frame = 0;
 
   constructor(session: Session, readonly ofWords: boolean) {
@@ -92,6 +94,12 @@ export class Reading {
     return [first, end];
   }
 
+  /** Whether the page lacks text or scores that the server has reported. */
+  get lacksPast(): boolean {
+    const { offset, totals } = this.session.peek();
+    return this.end < offset || this.scoredTo < totals.bytes;
+  }
+
   /** Appends text that was fed or fetched. */
   addText(more: Uint8Array): void {
     this.text.push(more);
@@ -105,6 +113,7 @@ export class Reading {
     for (const part of [this.text, this.bits, this.baseline, this.starts]) part.cut(bytes);
     this.coarseTo = Math.max(0, this.coarseTo - bytes);
     this.from = offset;
+    this.scoredTo = Math.max(this.scoredTo, offset);
     this.ratings.cut(bytes);
     this.changed.value++; // at once, because all places have changed
   }
@@ -120,6 +129,7 @@ export class Reading {
         this.starts.extend(to, 0);
         this.coarseTo = Math.max(this.coarseTo, to);
       }
+      this.scoredTo = Math.max(this.scoredTo, piece.offset + piece.bytes);
       this.#addCost(piece);
     }
     this.touch();
@@ -148,6 +158,9 @@ export class Reading {
   #takeChunk(event: ChunkEvent): void {
     const offset = event.offset + event.bytes + (event.pending_bytes ?? 0);
     this.#takeTotals({ totals: event.totals, offset });
+    if (event.offset <= this.scoredTo) {
+      this.scoredTo = Math.max(this.scoredTo, event.offset + event.bytes);
+    }
     this.#addCost(event);
     this.placeScores(event);
   }
