@@ -227,6 +227,22 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b.until(`document.querySelector(".card.static footer, .card.adapted footer") !== null`)
 }
 
+// Of past text, the server keeps the scores of pieces, not of words.
+func TestPageMovesByPiecesOfPastWords(t *testing.T) {
+	b := newTabOfWords(t)
+	path := b.create(withBaseline)
+	line := "the cat sat on the mat .\n"
+	b.score(path, strings.Repeat(line, 800)) // too long for scores of each word
+	b.open(place("read", path))
+	b.until(`document.querySelector(".coarse button") !== null`)
+	b.run(chromedp.Focus(".map"))
+	b.press(kb.ArrowRight, kb.ArrowRight)
+	note := `document.querySelector(".inspector .note")?.innerText`
+	offset := `Number(/^offset (\d+)$/.exec(` + note + `)?.[1])`
+	b.until(offset + ` > 0`)
+	require.Less(t, value[int](b, offset), 20*len(line))
+}
+
 func TestPageReadsWhatIsDroppedAndForksWhereOneClicks(t *testing.T) {
 	b := newTab(t)
 	b.until(`document.querySelector(".composer") !== null`)

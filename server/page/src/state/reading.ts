@@ -42,7 +42,7 @@ export class Reading {
   /** The bits of each byte's token, adapted and static; NaN if unknown. */
   readonly bits = floats();
   readonly baseline = floats();
-  /** 1 at bytes where a token begins; empty for a model of bytes, where all do. */
+  /** 1 where a token begins, or a piece of the past; a model of bytes needs no starts. */
   readonly starts = bytes();
   readonly predictions = new Predictions();
   /** The cost of the text per byte and per word. */
@@ -83,7 +83,7 @@ export class Reading {
     return settings?.method !== "counts" || settings.companion;
   }
 
-  /** Where the token of a byte begins and ends. */
+  /** Where a byte's token begins and ends; in the coarse past, where its piece does. */
   tokenAt(place: number): [number, number] {
     if (!this.ofWords) return [place, place + 1];
     const starts = this.starts.all;
@@ -127,6 +127,7 @@ export class Reading {
         this.bits.fill(from, to, piece.bits / piece.tokens);
         this.baseline.fill(from, to, (piece.baseline_bits ?? NaN) / piece.tokens);
         this.starts.extend(to, 0);
+        this.starts.fill(from, from + 1, 1);
         this.coarseTo = Math.max(this.coarseTo, to);
       }
       this.scoredTo = Math.max(this.scoredTo, piece.offset + piece.bytes);
