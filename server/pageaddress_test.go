@@ -78,11 +78,35 @@ func TestPageShowsSessionAfterSlowOpening(t *testing.T) {
 	b.score(path, "some text\n")
 	b.open(place("read", path))
 	b.untilWatches("some text↵")
-	b.slow(strings.ReplaceAll(slow, "/", `\/`)[2:]+"$", 1000)
+	b.slow(strings.ReplaceAll(slow[1:], "/", `\/`)+"$", 1000)
 	value[bool](b, `(location.hash = "`+place("read", slow)+`", true)`)
 	b.until(`window.slowed > 0`)
 	value[bool](b, `(history.back(), true)`)
 	time.Sleep(1500 * time.Millisecond) // time for the slow answer
 	b.score(path, "and more\n")
 	b.untilWatches("some text↵and more↵")
+}
+
+// Late answers of the view of sessions do not move a user who has left.
+func TestPageStaysWhereUserHasGone(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.open(place("sessions", path))
+	same := strings.ReplaceAll(path[1:], "/", `\/`) + "$"
+	late := func(summary, pattern, button string) {
+		t.Helper()
+		value[bool](b, `(location.hash = "`+place("sessions", path)+`", true)`)
+		b.click(summary)
+		b.slow(pattern, 500)
+		value[any](b, `[...document.querySelectorAll("dialog button, .details button")].find((e) =>
+			e.innerText === "`+button+`").click(), true`)
+		b.until(`window.slowed > 0`)
+		value[bool](b, `(location.hash = "#/incidents", true)`)
+		time.Sleep(1500 * time.Millisecond) // longer than two delays
+		require.Equal(t, "#/incidents", value[string](b, `location.hash`), button)
+	}
+	late("Name, labels", same, "Save")
+	late("Fork at any byte", `\/fork$`, "Fork at the end")
+	late("Delete…", same, "Delete")
+	require.Equal(t, http.StatusNotFound, b.do("GET", path, nil).StatusCode)
 }

@@ -5,6 +5,7 @@ import type { Candidate } from "../api/types";
 import type { Reading } from "../state/reading";
 import { go, route } from "../state/route";
 import { Problem } from "../shell/problem";
+import { useIsShown } from "../ui/hooks";
 import { reasonOf, rankText } from "../ui/why";
 import { firstOf, grouped } from "../ui/words";
 import { askAgain } from "./again";
@@ -170,11 +171,12 @@ function rowsOf(
 
 function ForkHere({ reading, offset }: { reading: Reading; offset: number }) {
   const [problem, setProblem] = useState<ProblemError | null>(null);
+  const isShown = useIsShown();
   const fork = (): void => {
     const { id, labels, ttl_seconds } = reading.session.value;
     const title = firstOf(`${labels?.title ?? "text"}, from ${offset}`, 256);
     forkSession(id, { at_offset: offset, labels: { ...labels, title }, ttl_seconds })
-      .then(({ id }) => go(route.value.view, id), (e) => setProblem(asProblem(e)));
+      .then(({ id }) => isShown() && go(route.value.view, id), (e) => setProblem(asProblem(e)));
   };
   return (
     <>

@@ -7,6 +7,7 @@ import { Problem } from "../shell/problem";
 import type { Reading } from "../state/reading";
 import { go, href, type View } from "../state/route";
 import { Dialog } from "../ui/dialog";
+import { useIsShown } from "../ui/hooks";
 import { bitsText, grouped, perByte, shortId, sizeText, titleOf } from "../ui/words";
 import { Compare } from "./compare";
 import { Edit } from "./edit";
@@ -18,8 +19,6 @@ interface Props {
   of: Session;
   on: Reading | null; // once it is open
   list: SessionList;
-  onForked: (fork: Session) => void;
-  onDeleted: () => void;
 }
 
 const ways: [View, string][] = [
@@ -28,10 +27,11 @@ const ways: [View, string][] = [
 ];
 
 /** Everything to know about a session and to do with it. */
-export function Details({ of, on, list, onForked, onDeleted }: Props) {
+export function Details({ of, on, list }: Props) {
   const heading = useRef<HTMLHeadingElement>(null);
   // A keyboard user need not go through the rest of the list to get here.
   useEffect(() => heading.current!.focus(), []);
+  const isShown = useIsShown();
   const [asks, setAsks] = useState(false);
   const [hadShadows] = useState(!!of.shadows); // at opening
   const [busy, setBusy] = useState(false);
@@ -42,11 +42,14 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
     await task().catch((error) => setProblem(asProblem(error)));
     setBusy(false);
   };
+  const show = (session: Session): void => {
+    list.put(session);
+    if (isShown()) go("sessions", session.id);
+  };
   const changed = (session: Session): void => {
     const { name, labels, ttl_seconds } = session;
-    list.put(session);
     if (on) on.session.value = { ...on.session.value, name, labels, ttl_seconds };
-    go("sessions", session.id); // the address may contain the old name
+    show(session); // the address may contain the old name
   };
   const others = list.all.value.filter(({ id, error }) => id !== of.id && !error);
   return (
@@ -69,7 +72,7 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
       {on && !of.error && (
         <>
           <details><summary>Fork at any byte</summary>
-            <Fork on={on} onForked={onForked} /></details>
+            <Fork on={on} onForked={show} /></details>
           <details><summary>Compare with another session</summary>
             <Compare of={of} others={others} /></details>
           {!of.shadow_of && (
@@ -91,7 +94,8 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
               setAsks(false);
               void trying(async () => {
                 await deleteSession(of.id);
-                onDeleted();
+                list.remove(of.id);
+                if (isShown()) go("sessions", "");
               });
             }}>Delete</button>
             <button type="button" autofocus onClick={() => setAsks(false)}>Cancel</button>

@@ -2,20 +2,23 @@ import { useEffect, useState } from "preact/hooks";
 import { importSession, putSession } from "../api/manage";
 import { asProblem, type ProblemError } from "../api/problem";
 import { createSession } from "../api/sessions";
-import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import { knowModels, models } from "../state/feed";
+import { go } from "../state/route";
 import { Dialog } from "../ui/dialog";
+import { useIsShown } from "../ui/hooks";
 import { namePattern, nameWords } from "../ui/words";
+import type { SessionList } from "./list";
 import { ChooseSettings, settingsOf, type Adapting } from "./settings";
 
 interface Props {
-  onMade: (session: Session) => void;
+  list: SessionList;
   onClose: () => void;
 }
 
 /** Creates a session, new or from an exported file. */
-export function Make({ onMade, onClose }: Props) {
+export function Make({ list, onClose }: Props) {
+  const isShown = useIsShown();
   const [name, setName] = useState("");
   const [adapting, setAdapting] = useState<Adapting | null>(null);
   const [file, setFile] = useState<File | null>(null);
@@ -32,9 +35,13 @@ export function Make({ onMade, onClose }: Props) {
     setProblem(null);
     try {
       const request = adapting ? { model: adapting.model, settings: settingsOf(adapting) } : {};
-      onMade(file ? await importSession(file, name)
+      const session = file ? await importSession(file, name)
         : name ? await putSession(name, request)
-        : await createSession(request));
+        : await createSession(request);
+      list.put(session);
+      if (!isShown()) return;
+      onClose();
+      go("sessions", session.id);
     } catch (error) {
       setProblem(asProblem(error));
       setBusy(false);

@@ -1,6 +1,6 @@
 import { effect, type ReadonlySignal } from "@preact/signals";
 import type { RefObject } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 /** Renders again after a signal changes, at most once per `ms` milliseconds. */
 export function useCalm(changes: ReadonlySignal<unknown>, ms: number): void {
@@ -30,4 +30,11 @@ export function useWidth(box: RefObject<HTMLElement | null>): number {
     return () => resized.disconnect();
   }, []);
   return width;
+}
+
+/** Whether the component is still shown, for answers that arrive late. */
+export function useIsShown(): () => boolean {
+  const isShown = useRef(true);
+  useEffect(() => () => { isShown.current = false; }, []);
+  return () => isShown.current;
 }

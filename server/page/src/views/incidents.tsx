@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { asProblem, type ProblemError } from "../api/problem";
 import { createSession, readText, score } from "../api/sessions";
 import type { Incident, Session, Verdict } from "../api/types";
@@ -9,6 +9,7 @@ import { Problem } from "../shell/problem";
 import { Incidents } from "../state/incidents";
 import { go, route } from "../state/route";
 import { Dialog } from "../ui/dialog";
+import { useIsShown } from "../ui/hooks";
 import { firstOf, grouped, titleOf } from "../ui/words";
 
 const searchedBytes = 16 << 20;
@@ -193,8 +194,7 @@ function Keys({ onClose }: { onClose: () => void }) {
 function NoLines({ of }: { of: Session }) {
   const [done, setDone] = useState(-1); // bytes; -1 before the start
   const [problem, setProblem] = useState<ProblemError | null>(null);
-  const isHere = useRef(true);
-  useEffect(() => () => { isHere.current = false; }, []);
+  const isShown = useIsShown();
   const find = async (): Promise<void> => {
     setDone(0);
     setProblem(null);
@@ -214,7 +214,7 @@ function NoLines({ of }: { of: Session }) {
         at += bytes.length;
         setDone(at);
       }
-      if (isHere.current) go("incidents", made.id);
+      if (isShown()) go("incidents", made.id);
     } catch (error) {
       setDone(-1);
       setProblem(asProblem(error));

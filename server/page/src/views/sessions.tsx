@@ -1,12 +1,11 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
-import type { Session } from "../api/types";
 import { Details } from "../sessions/details";
 import { SessionList, orders, type Order } from "../sessions/list";
 import { Make } from "../sessions/make";
 import { Table } from "../sessions/table";
 import { Problem } from "../shell/problem";
 import { reading, openProblem } from "../state/feed";
-import { go, href, route } from "../state/route";
+import { href, route } from "../state/route";
 import { grouped } from "../ui/words";
 
 /** Lists and manages the sessions. */
@@ -18,10 +17,6 @@ export function SessionsView() {
   const on = reading.value;
   const open = on && chosen ? on.session.value : null;
   const of = list.all.value.find(({ id, name }) => chosen && (id === chosen || name === chosen));
-  const goTo = (session: Session): void => {
-    list.put(session);
-    go("sessions", session.id);
-  };
   return (
     <div class={`sessions-view${chosen ? " with-details" : ""}`}>
       <div class="list">
@@ -46,18 +41,11 @@ export function SessionsView() {
           {openProblem.value && !of && <Problem error={openProblem.value} />}
           {(of ?? open) && (
             <Details key={(of ?? open)!.id} of={of ?? open!}
-              on={open?.id === (of ?? open)!.id ? on : null} list={list} onForked={goTo}
-              onDeleted={() => {
-                list.remove((of ?? open)!.id);
-                go("sessions", "");
-              }} />
+              on={open?.id === (of ?? open)!.id ? on : null} list={list} />
           )}
         </aside>
       )}
-      {making && <Make onClose={() => setMaking(false)} onMade={(session) => {
-        setMaking(false);
-        goTo(session);
-      }} />}
+      {making && <Make list={list} onClose={() => setMaking(false)} />}
     </div>
   );
 }
