@@ -271,6 +271,18 @@ func TestPageOpensSessionAtSecondAttempt(t *testing.T) {
 	b.until(`document.querySelector(".map")?.textContent === "some text↵"`)
 }
 
+// A file may be a folder, or removed before the page reads it.
+func TestPageReportsUnreadableFile(t *testing.T) {
+	b := newTab(t)
+	value[bool](b, `(Blob.prototype.arrayBuffer = () =>
+		Promise.reject(new DOMException("it is gone", "NotFoundError")), true)`)
+	b.chooseFile("gone.log", []byte("text\n"))
+	b.until(`document.querySelector(".problem h2")?.innerText === "The file cannot be read"`)
+	require.Contains(t, value[string](b, `document.querySelector(".problem").innerText`),
+		"gone.log: it is gone")
+	b.until(`fetch("v1/sessions").then((r) => r.json()).then((all) => all.sessions.length === 0)`)
+}
+
 func TestPageFetchesPastScoresAtSecondAttempt(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)

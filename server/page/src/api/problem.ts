@@ -22,8 +22,19 @@ export function unreachable(detail: string): ProblemError {
   });
 }
 
+/** A file that the browser cannot read, such as a folder or a removed file. */
+export function unreadable(file: File, error: unknown): ProblemError {
+  return new ProblemError({
+    type: "page:unreadable",
+    title: "The file cannot be read",
+    status: 0,
+    detail: `${file.name}: ${error instanceof Error ? error.message : String(error)}`,
+  });
+}
+
 const advice: Record<string, string> = {
   unreachable: "Check that lmserve runs and that this computer is connected. Then try again.",
+  unreadable: "Choose an existing file that you may read. A folder is no file.",
   unauthorized: "Enter a key of this server; `lmserve keys add` creates a key.",
   "session-not-found": "The session may be deleted or expired. Choose another session under Sessions.",
   "session-busy": "Another client is feeding this session. Watch the session, or try again later.",

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { asProblem, isAbort, type ProblemError } from "../api/problem";
+import { asProblem, isAbort, unreadable, type ProblemError } from "../api/problem";
 import { lastUsed } from "../api/sessions";
 import type { Session } from "../api/types";
 import { ModelChoice } from "../shell/model";
@@ -11,11 +11,13 @@ import { samples } from "./samples";
 
 const recentShown = 5;
 
+const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
+
 /** The start of a reading: the user's own text, a sample, or an existing session. */
 export function Start() {
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const [busy, setBusy] = useState(false);
-  const read = async (title: string, text: Blob): Promise<void> => {
+  const read = async (title: string, text: Uint8Array): Promise<void> => {
     setBusy(true);
     setProblem(null);
     try {
@@ -41,7 +43,7 @@ export function Start() {
         {samples.map((sample) => (
           <li key={sample.name}>
             <button type="button" disabled={busy}
-              onClick={() => void read(sample.name, new Blob([sample.text()]))}>
+              onClick={() => void read(sample.name, encode(sample.text()))}>
               <strong>{sample.name}</strong> <span>{sample.note}</span>
             </button>
           </li>
@@ -56,21 +58,30 @@ interface ComposerProps {
   label: string;
   action: string;
   busy: boolean;
-  onText: (title: string, text: Blob) => unknown;
+  onText: (title: string, text: Uint8Array) => unknown;
 }
 
 /** Accepts a text that is typed, pasted, dropped, or chosen as a file. */
 export function Composer({ label, action, busy, onText }: ComposerProps) {
   const [text, setText] = useState("");
   const [isOver, setOver] = useState(false);
+  const [problem, setProblem] = useState<ProblemError | null>(null);
   const chooser = useRef<HTMLInputElement>(null);
   const send = (): void => {
     if (text === "" || busy) return;
-    onText(firstOf(text.trim().split("\n", 1)[0], 60) || "Text", new Blob([text]));
+    onText(firstOf(text.trim().split("\n", 1)[0], 60) || "Text", encode(text));
     setText("");
   };
-  const take = (file: File | undefined): void => {
-    if (file) onText(file.name, file);
+  const take = async (file: File | undefined): Promise<void> => {
+    if (!file) return;
+    setProblem(null);
+    let content: ArrayBuffer;
+    try {
+      content = await file.arrayBuffer();
+    } catch (error) {
+      return setProblem(unreadable(file, error));
+    }
+    onText(file.name, new Uint8Array(content));
   };
   return (
     <form class={`composer${isOver ? " over" : ""}`}
@@ -81,7 +92,7 @@ export function Composer({ label, action, busy, onText }: ComposerProps) {
         e.preventDefault();
         setOver(false);
         const { files } = e.dataTransfer!;
-        if (files.length) take(files[0]);
+        if (files.length) void take(files[0]);
         else setText(text + e.dataTransfer!.getData("text/plain"));
       }}>
       <textarea aria-label={label} rows={7} value={text} spellcheck={false}
@@ -96,9 +107,13 @@ export function Composer({ label, action, busy, onText }: ComposerProps) {
           Choose a file…
         </button>
         <input ref={chooser} type="file" hidden
-          onChange={(e) => { take(e.currentTarget.files?.[0]); e.currentTarget.value = ""; }} />
+          onChange={(e) => {
+            void take(e.currentTarget.files?.[0]);
+            e.currentTarget.value = "";
+          }} />
         <span class="note"><kbd>Ctrl</kbd>+<kbd>Enter</kbd> reads it</span>
       </div>
+      {problem && <Problem error={problem} />}
     </form>
   );
 }

@@ -77,13 +77,12 @@ async function show(session: Session): Promise<Reading> {
  * Feeds a text to the current session piece by piece, and shows its cost. Bytes are part of the
  * shown text at once.
  */
-export async function feed(into: Reading, text: Blob | Uint8Array): Promise<void> {
+export async function feed(into: Reading, text: Uint8Array): Promise<void> {
   await work(into, "feeding", async (signal) => {
-    const more = text instanceof Blob ? new Uint8Array(await text.arrayBuffer()) : text;
     // What is left of the past, where opening has ended early.
     const { offset } = into.session.value;
     if (into.end < offset) await fetchText(into, offset, signal);
-    into.addText(more);
+    into.addText(text);
     if (into.lacksPast) await fetchScores(into, offset, signal);
     await send(into, restOf(into), signal);
   });
