@@ -70,15 +70,18 @@ func (mg *Manager) Deliver(
 	f := feeder{
 		reports: mg.reporting(s, o, emit), maxWait: max(mg.engine.scoreRecovery, o.Wait),
 	}
-	feed := f.piece
 	if d.Key == "" && len(d.Text) <= deliveryWhole {
 		if err := mg.life.Enter(); err != nil {
 			return Summary{}, err
 		}
 		defer mg.life.Leave()
-		feed = f.told
+		f.entered = true
 	}
-	f.sum.Duplicate, err = f.deliver(context.WithoutCancel(ctx), d, feed)
+	ctx = context.WithoutCancel(ctx)
+	f.sum.Duplicate, err = f.deliver(ctx, d)
+	if err == nil && o.Records { // the last line has ended, but its record has not
+		err = f.restOfLines(ctx)
+	}
 	mg.index.touch(s)
 	f.finish(begun)
 	return f.sum, err
@@ -86,16 +89,14 @@ func (mg *Manager) Deliver(
 
 // deliver feeds the part of a delivery that the session does not have yet. duplicate is true if the
 // session already has the whole delivery.
-func (f *feeder) deliver(
-	ctx context.Context, d Delivery, feed feeding,
-) (duplicate bool, err error) {
+func (f *feeder) deliver(ctx context.Context, d Delivery) (duplicate bool, err error) {
 	s, key := f.s, d.hash()
 	fed, last := s.delivered(key, d.Text)
 	switch {
 	case fed == len(d.Text):
 		return true, nil
 	case last: // the session's text ends with a part of this delivery
-		return false, f.lines(ctx, d.Text[fed:], feed)
+		return false, f.lines(ctx, d.Text[fed:])
 	}
 	newline, err := s.missingNewline(ctx)
 	if err != nil {
@@ -104,7 +105,7 @@ func (f *feeder) deliver(
 	// The session's text may end with an interrupted part of another delivery. If the last line of
 	// that part lacks only the newline, the newline fed below completes this line.
 	f.interrupts, f.newline = true, len(newline)
-	if err := f.lines(ctx, newline, feed); err != nil {
+	if err := f.lines(ctx, newline); err != nil {
 		return false, err
 	}
 	if key != nil {
@@ -118,16 +119,12 @@ func (f *feeder) deliver(
 			return false, err
 		}
 	}
-	return false, f.lines(ctx, d.Text[fed:], feed)
+	return false, f.lines(ctx, d.Text[fed:])
 }
 
-// feeding is a function that feeds text up to the end of the chunk. It returns the number of bytes
-// fed.
-type feeding func(ctx context.Context, text []byte) (n int, err error)
-
-func (f *feeder) lines(ctx context.Context, text []byte, feed feeding) error {
+func (f *feeder) lines(ctx context.Context, text []byte) error {
 	for len(text) > 0 {
-		n, err := feed(ctx, text)
+		n, err := f.piece(ctx, text)
 		if err != nil {
 			return err
 		}

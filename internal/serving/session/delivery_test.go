@@ -254,6 +254,21 @@ func TestDeliveryOutlivesItsClient(t *testing.T) {
 	require.Equal(t, text, logged(t, mg, id))
 }
 
+func TestDeliveryReportsItsUnfinishedRecord(t *testing.T) {
+	mg := newManager(t, Options{})
+	const text = "a\n b\n"
+	o := ScoreOptions{Lines: true, Records: true, Text: true}
+	_, want := records(t, mg, create(t, mg, CreateRequest{}), o, text)
+	require.Len(t, want, 1)
+	for _, key := range []string{"", "a"} {
+		id := create(t, mg, CreateRequest{})
+		sum, err := mg.Deliver(background, Caller{}, id, Delivery{key, []byte(text)}, o, noChunks)
+		require.NoError(t, err)
+		require.Equal(t, &want[0], sum.Rest)
+		require.Nil(t, sum.Last)
+	}
+}
+
 func TestForkForgetsDeliveries(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})

@@ -19,6 +19,7 @@ import (
 type feeder struct {
 	reports
 	admitted bool
+	entered  bool // a shutdown waits for the whole request
 	// maxWait limits how long the first chunk waits for the recovery of the session's state; 0
 	// means no limit.
 	maxWait time.Duration
@@ -71,17 +72,22 @@ func (f *feeder) body(ctx context.Context, body io.Reader) error {
 	}
 }
 
-// piece feeds a piece of text. A shutdown waits until the piece is fed.
-func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
-	if err := f.engine.life.Enter(); err != nil {
-		return 0, err
+// enter makes a shutdown wait until the caller calls leave.
+func (f *feeder) enter() (leave func(), err error) {
+	if f.entered {
+		return func() {}, nil
 	}
-	defer f.engine.life.Leave()
-	return f.told(ctx, text)
+	return f.engine.life.Leave, f.engine.life.Enter()
 }
 
-// told feeds a piece of text, and then reports the update of the fast weights, if there was one.
-func (f *feeder) told(ctx context.Context, text []byte) (n int, err error) {
+// piece feeds a piece of text, and then reports the update of the fast weights, if there was one. A
+// shutdown waits until the piece is fed.
+func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
+	leave, err := f.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
 	if n, err = f.chunk(ctx, text); err != nil || f.update == nil {
 		return n, err
 	}
@@ -338,16 +344,17 @@ func (f *feeder) skips(l *lines.Line) bool {
 	return l.Warm() && l.P <= f.options.Threshold || l.Bytes > stream.HeldMax
 }
 
-// restOfLines reports the unfinished line at the end of the fed text. If the session's state is not
-// in memory, the request waits for its recovery.
+// restOfLines reports the unfinished line or record at the end of the fed text. If the session's
+// state is not in memory, the request waits for its recovery.
 func (f *feeder) restOfLines(ctx context.Context) error {
 	if !f.options.Lines || f.accepted == 0 {
 		return nil
 	}
-	if err := f.engine.life.Enter(); err != nil {
+	leave, err := f.enter()
+	if err != nil {
 		return err
 	}
-	defer f.engine.life.Leave()
+	defer leave()
 	open := func() error { return f.s.open(ctx, 0) }
 	if err := f.engine.waiting.wait(f.s.Owner, &f.admitted, open); err != nil {
 		return err
