@@ -382,6 +382,24 @@ func TestRepeatedScoreIsRecognized(t *testing.T) {
 	require.Equal(t, "a\na\na\n", g.told("s"))
 }
 
+// gonePeer is a response whose client has left.
+type gonePeer struct{ http.ResponseWriter }
+
+func (gonePeer) Write([]byte) (int, error) { return 0, errors.New("the client has left") }
+
+func TestDeliveryWithUpdatesOutlivesItsClient(t *testing.T) {
+	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
+	path := g.create(`{"settings":{"chunk":7}}`)
+	text := strings.Repeat("one line\n", 9)
+	r := httptest.NewRequest("POST", "http://localhost"+path+"/score?updates=true",
+		strings.NewReader(text))
+	r.Header.Set("Content-Type", "text/plain")
+	r.Header.Set("Accept", contract.MediaNDJSON)
+	r.Header.Set("Idempotency-Key", "a")
+	serve(g.server, gonePeer{httptest.NewRecorder()}, r)
+	require.Equal(t, text, g.told(strings.TrimPrefix(path, "/v1/sessions/")))
+}
+
 func TestShippersOfOneSessionQueue(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)

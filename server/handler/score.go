@@ -171,6 +171,9 @@ func (c scoreCall) run(
 	var summary session.Summary
 	var err error
 	if c.delivery != nil {
+		if c.options.Updated != nil {
+			c.options.Updated = outlived(c.options.Updated)
+		}
 		summary, err = c.sessions.Deliver(ctx, who, c.id, *c.delivery, c.options, outlived(report))
 	} else {
 		summary, err = c.sessions.Score(ctx, who, c.id, c.text, c.options, report)
@@ -190,11 +193,11 @@ func (c scoreCall) run(
 
 // outlived wraps emit so that an error of emit does not stop a delivery. The server feeds the rest
 // of the delivery even if the client leaves.
-func outlived(emit func(session.Chunk) error) func(session.Chunk) error {
+func outlived[Event any](emit func(Event) error) func(Event) error {
 	var failed error
-	return func(c session.Chunk) error {
+	return func(e Event) error {
 		if failed == nil {
-			failed = emit(c)
+			failed = emit(e)
 		}
 		return nil
 	}
