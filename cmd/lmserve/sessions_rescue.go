@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
@@ -23,7 +24,7 @@ If anything was lost, the exit code is 1. The keys file is not copied.`,
 			p := newProgress(c, "rescue")
 			defer p.end()
 			out, sessions, lost := p.beside(c.OutOrStdout()), 0, 0
-			err := folder.Rescue(c.Context(), args[0], args[1], func(r folder.Rescued) {
+			rescued := func(r folder.Rescued) {
 				for _, d := range r.Lost {
 					fmt.Fprintln(out, d)
 				}
@@ -39,7 +40,8 @@ If anything was lost, the exit code is 1. The keys file is not copied.`,
 						r.ID, r.Start, r.End, r.Snapshots)
 				}
 				sessions++
-			})
+			}
+			err := folder.Rescue(c.Context(), args[0], args[1], session.CutHead, rescued)
 			p.end()
 			if err != nil {
 				return err

@@ -2,6 +2,8 @@ package session
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lmserve/lmserve/internal/serving/storage"
+	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 	"github.com/lmserve/lmserve/weights"
 )
 
@@ -92,6 +95,41 @@ func TestTouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 	_, err = feedLines(mg, info.ID, text[bad:], unflagged)
 	require.NoError(t, err)
 	require.Equal(t, undisturbed(t, r, text), hash(t, mg, info.ID))
+}
+
+// A rescue loses the text in which the session's lines begin. The rescued session can be fed like a
+// session that never had lines.
+func TestRescuedSessionForgetsLostLines(t *testing.T) {
+	sv := newServer(t, t.TempDir(), Options{})
+	text := pieces(4)
+	id := inPieces(t, sv, CreateRequest{}, text, func(int) {})
+	_, err := feedLines(sv.mg, id, "a line\n", ScoreOptions{Lines: true})
+	require.NoError(t, err)
+	sv.stop()
+	for _, file := range stateFiles(t, sv.dir) {
+		require.NoError(t, os.Remove(file))
+	}
+	end := 2 * pieceBytes
+	inLog(t, sv.dir, text[end:end+pieceBytes], flip)
+	out := filepath.Join(t.TempDir(), "rescued")
+	require.NoError(t, folder.Rescue(background, sv.dir, out, CutHead, func(r folder.Rescued) {
+		require.EqualValues(t, end, r.End)
+	}))
+	rescued := newServer(t, out, Options{})
+	defer func() { rescued.stop() }()
+	found, err := rescued.store.Get(background, id)
+	require.NoError(t, err)
+	require.NoError(t, Verify(background, testModel(t), rescued.store, found, func(err error) {
+		t.Error(err)
+	}))
+	mg := newManager(t, Options{})
+	twin := create(t, mg, CreateRequest{})
+	score(t, mg, twin, text[:end])
+	for on, id := range map[*Manager]string{rescued.mg: id, mg: twin} {
+		_, err := feedLines(on, id, strangeText(), unflagged)
+		require.NoError(t, err)
+	}
+	require.Equal(t, hash(t, mg, twin), hash(t, rescued.mg, id))
 }
 
 func TestCheckFindsLinesThatHeadDoesNotKnow(t *testing.T) {

@@ -63,6 +63,17 @@ func Verify(
 	return nil
 }
 
+// CutHead returns the head of a session whose text was cut at offset end. It returns an unreadable
+// head unchanged.
+func CutHead(id string, text []byte, end int64) []byte {
+	h, err := decodeHead(id, text)
+	if err != nil {
+		return text
+	}
+	h.cutTo(end)
+	return h.encode()
+}
+
 func damageOr(err error, visit func(error)) error {
 	if damaged(err) {
 		visit(err)

@@ -278,9 +278,13 @@ type Rescued struct {
 
 // Rescue writes the readable part of each session into a new folder, and does not change the old
 // folder. If a session has lost records, its new log ends at the last good record before the gap.
-// But if a good snapshot follows the gap, the new log begins after the gap. Rescue calls each with
-// the result for every session.
-func Rescue(ctx context.Context, dir, out string, each func(Rescued)) (err error) {
+// But if a good snapshot follows the gap, the new log begins after the gap. If the end of a log may
+// be lost, cut returns the session's head for a text that ends at offset end. Rescue calls each
+// with the result for every session.
+func Rescue(
+	ctx context.Context, dir, out string, cut func(id string, head []byte, end int64) []byte,
+	each func(Rescued),
+) (err error) {
 	if err := atomicfile.Absent(out); err != nil {
 		return fmt.Errorf("storage: %s: %w", out, err)
 	}
@@ -295,7 +299,7 @@ func Rescue(ctx context.Context, dir, out string, each func(Rescued)) (err error
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
 	for _, id := range from.completeIDs() {
-		r, err := rescue(ctx, from, to, from.sessions[id])
+		r, err := rescue(ctx, from, to, from.sessions[id], cut)
 		if err != nil {
 			return err
 		}

@@ -199,6 +199,8 @@ func zeroSector(t *rapid.T, b []byte, begin int) {
 	clear(b[max(begin, k*sectorBytes):min(len(b), (k+1)*sectorBytes)])
 }
 
+func sameHead(_ string, head []byte, _ int64) []byte { return head }
+
 func TestRescueTakesWhatReads(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	want := damageable(t, dir)
@@ -218,7 +220,8 @@ func TestRescueTakesWhatReads(t *testing.T) {
 		require.NoError(t, os.Chtimes(filepath.Dir(path), fixed, fixed))
 		to := filepath.Join(t.TempDir(), fmt.Sprint("rescued", n))
 		rescued := map[string]Rescued{}
-		require.NoError(t, Rescue(background, dir, to, func(r Rescued) { rescued[r.ID] = r }))
+		require.NoError(t, Rescue(background, dir, to, sameHead,
+			func(r Rescued) { rescued[r.ID] = r }))
 		require.Len(t, rescued, len(want))
 		lost := 0
 		for id, x := range rescued {
@@ -335,7 +338,7 @@ func TestDescriptorShortageIsNoDamage(t *testing.T) {
 			}))
 			to, opening := open(filepath.Join(t.TempDir(), "rescued"), Options{}, unsynced{})
 			require.NoError(t, opening)
-			r, failed := rescue(background, s, to, s.sessions["a"])
+			r, failed := rescue(background, s, to, s.sessions["a"], sameHead)
 			if require.Empty(t, r.Lost, "open %d", n); failed == nil {
 				require.Equal(t, 1, r.Snapshots, "open %d", n)
 				require.Equal(t, s.sessions["a"].end, r.End, "open %d", n)
@@ -469,7 +472,7 @@ func TestRescueFindsFramesBehindDamage(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, pieces)
 		out := filepath.Join(root, "out")
-		require.NoError(t, Rescue(background, dir, out, func(got Rescued) { r = got }))
+		require.NoError(t, Rescue(background, dir, out, sameHead, func(got Rescued) { r = got }))
 		require.NotEmpty(t, r.Lost)
 		checked(t, out, "", false)
 		keep := choose(want, nil, 0)

@@ -17,7 +17,10 @@ type piece struct {
 }
 
 // rescue copies a readable part of a session, without gaps, to another store.
-func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err error) {
+func rescue(
+	ctx context.Context, from, to *Folder, s *session,
+	cut func(id string, head []byte, end int64) []byte,
+) (r Rescued, err error) {
 	r.ID = s.id
 	if damage, ok := errors.AsType[*storage.CorruptError](s.damage); ok {
 		r.Lost = append(r.Lost, damage)
@@ -34,7 +37,11 @@ func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err e
 		return r, err
 	}
 	keep := choose(pieces, good, s.start)
-	epoch, err := to.Create(ctx, s.id, s.head, keep.from)
+	head := s.head
+	if s.damage != nil || keep.to < s.end {
+		head = cut(s.id, head, keep.to)
+	}
+	epoch, err := to.Create(ctx, s.id, head, keep.from)
 	if err != nil {
 		return r, err
 	}
