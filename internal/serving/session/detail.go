@@ -10,10 +10,12 @@ type detail struct {
 	lines     bool
 	records   bool
 	incidents bool // only lines that open, join or end incidents
-	first     bool // also report the first line that ends in the text
 	lineText  bool
 	tokenBits bool
 	updates   bool
+	// also report the first line that ends in the text, and with each reported line the incidents
+	// of the unreported lines before it
+	first bool
 }
 
 func (o *ScoreOptions) detail() detail {
@@ -69,6 +71,10 @@ func (c Chunk) only(d detail) Chunk {
 			})
 		}
 		for i := range c.Lines {
+			if d.first {
+				c.Lines[i].Incidents = c.Lines[i].joined
+			}
+			c.Lines[i].joined = nil
 			if !d.lineText {
 				c.Lines[i].Text = nil
 			}

@@ -109,7 +109,7 @@ func (r *dryRun) pieceLocked(
 	}
 	r.tell(&c)
 	c.Elapsed = time.Since(begun)
-	return int(st.Offset() - before), r.emit(c)
+	return int(st.Offset() - before), r.emit(c.only(r.want))
 }
 
 // workerLocked waits for a worker. It fails if the session was deleted or moved to another server.

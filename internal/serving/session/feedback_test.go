@@ -149,3 +149,26 @@ func TestIncidentsAloneAreReported(t *testing.T) {
 	}
 	require.Equal(t, ends, told)
 }
+
+// A request asks for incidents only. With the line that opens incident 2, it also gets the incident
+// that an unreported line before has joined. A reader of all lines gets that line without it.
+func TestWatchTellsOwnIncidentsOfLines(t *testing.T) {
+	mg := newManager(t, Options{})
+	text := incidentText() + "FATAL disk vanished\n"
+	watched := func(o ScoreOptions) (incidents [][]IncidentReport) {
+		id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
+		_, err := feedLines(mg, id, "0 GET /0\n", ScoreOptions{Lines: true})
+		require.NoError(t, err)
+		w := startWatch(t, mg, Caller{}, id, WatchOptions{Lines: true}, false)
+		_, err = feedLines(mg, id, text, o)
+		require.NoError(t, err)
+		for _, e := range w.upTo(t, get(t, mg, id).Offset) {
+			for _, l := range e.Chunk.Lines {
+				incidents = append(incidents, l.Incidents)
+			}
+		}
+		return incidents
+	}
+	want := watched(ScoreOptions{Lines: true})
+	require.Equal(t, want, watched(ScoreOptions{Lines: true, Incidents: true}))
+}

@@ -174,8 +174,8 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 }
 
 // join collects the incidents of unreported lines, and adds them to the next reported line. If no
-// line follows, they are in sum.Last, the last line of the text. Watchers get each line with only
-// its own incidents.
+// line follows, they are in sum.Last, the last line of the text. Only the caller gets these
+// incidents. Watchers get each line with only its own incidents.
 func (r *reports) join(line *Line, silent bool) {
 	all := slices.Clone(line.Incidents)
 	for _, i := range r.joined {
@@ -184,7 +184,7 @@ func (r *reports) join(line *Line, silent bool) {
 		}
 	}
 	if r.joined = nil; !silent {
-		line.Incidents = all
+		line.joined = all
 		return
 	}
 	r.joined, r.sum.Last = all, new(*line)

@@ -265,6 +265,7 @@ type Line struct {
 	Lines    int64 // the number of lines of the record; 0 if this Line is a single line
 	first    bool
 	news     bool
+	joined   []IncidentReport // Incidents, and those of the unreported lines before this line
 	Ended    bool
 }
 
