@@ -46,6 +46,10 @@ func (e *engine) batchCommit(
 		return err
 	}
 	defer end()
+	if err := e.life.Enter(); err != nil {
+		return err
+	}
+	defer e.life.Leave()
 	if err := checkOffset(s, r.Offset); err != nil {
 		return err
 	}

@@ -328,15 +328,15 @@ func (mg *Manager) Complete(
 	if err := s.feedable(); err != nil && commits(r.Commit) {
 		return Completion{}, err
 	}
-	if err := mg.life.Enter(); err != nil {
-		return Completion{}, err
-	}
-	defer mg.life.Leave()
 	end, err := mg.engine.beginCommit(ctx, s, r)
 	if err != nil {
 		return Completion{}, err
 	}
 	defer end()
+	if err := mg.life.Enter(); err != nil {
+		return Completion{}, err
+	}
+	defer mg.life.Leave()
 	defer mg.index.touch(s)
 	return mg.engine.complete(ctx, s, r, emit)
 }
@@ -382,15 +382,16 @@ func (mg *Manager) CompleteBatch(
 	if err := cmp.Or(checkBatch(s.model.Tokenizer, r), checkBatchCommit(id, r)); err != nil {
 		return err
 	}
+	if r.Commits() {
+		defer mg.index.touch(s)
+		return mg.engine.batchCommit(ctx, s, r, emit)
+	}
 	if err := mg.life.Enter(); err != nil {
 		return err
 	}
 	defer mg.life.Leave()
 	if id != "" {
 		defer mg.index.touch(s)
-	}
-	if r.Commits() {
-		return mg.engine.batchCommit(ctx, s, r, emit)
 	}
 	return mg.engine.batch(ctx, s, id == "", r, emit)
 }

@@ -150,6 +150,37 @@ func TestDrainEndsWaits(t *testing.T) {
 	require.EqualValues(t, 4, get(t, mg, id).Offset)
 }
 
+func TestDrainEndsWaitsOfCompletions(t *testing.T) {
+	for name, complete := range map[string]func(mg *Manager, id string) error{
+		"completion": func(mg *Manager, id string) error {
+			_, err := mg.Complete(background, Caller{}, id, CompleteRequest{
+				Prompt: []byte("x"), MaxTokens: 1, Commit: CommitAll, Wait: time.Minute,
+			}, noPieces)
+			return err
+		},
+		"batch": func(mg *Manager, id string) error {
+			return mg.CompleteBatch(background, Caller{}, id, BatchRequest{
+				Prompts: [][]byte{[]byte("x")}, N: 1, MaxTokens: 1, Commit: CommitAll,
+				Wait: time.Minute,
+			}, noPieces)
+		},
+	} {
+		mg := newManager(t, Options{})
+		id := create(t, mg, CreateRequest{})
+		finish := feedSlowly(t, mg, id)
+		done := make(chan error, 1)
+		go func() { done <- complete(mg, id) }()
+		soon(t, name+" waits", func() bool { return waiting(t, mg, id) == 1 })
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		drained := mg.Drain(ctx)
+		cancel()
+		finish()
+		require.ErrorIs(t, <-done, ErrDraining, name)
+		require.NoError(t, drained, name)
+		require.EqualValues(t, 4, get(t, mg, id).Offset, name)
+	}
+}
+
 // attendedBody fails a test if its body is read during a wait: between a call of
 // ScoreOptions.Attend and its end.
 type attendedBody struct {
