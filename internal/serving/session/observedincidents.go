@@ -34,7 +34,7 @@ func (f *feeder) observedLines(take func(*lines.Line)) func(*lines.Line) {
 			}
 			line, report := f.lineReport(l, true), f.s.report(i)
 			line.Text, line.Why = bytes.Clone(l.Text), l.Why()
-			f.engine.observer.Incident(f.s.ref(), &line, &report)
+			f.s.observe(func(o Observer) { o.Incident(f.s.ref(), &line, &report) })
 		}
 		if take != nil {
 			take(l)
@@ -52,6 +52,23 @@ func (s *session) tellIncidentsLocked() {
 		}
 	}
 	if len(all) > 0 {
-		s.host.observer.Incidents(s.ref(), all)
+		s.observe(func(o Observer) { o.Incidents(s.ref(), all) })
 	}
+}
+
+// observe passes incidents to the observer, unless the session has ended. After the end of a
+// session, the observer gets no incidents that nothing would remove.
+func (s *session) observe(tell func(Observer)) {
+	s.observing.Lock()
+	defer s.observing.Unlock()
+	if !s.deleted.Load() {
+		tell(s.host.observer)
+	}
+}
+
+// observeEnd tells the observer that an ended session has no incidents.
+func (s *session) observeEnd() {
+	s.observing.Lock()
+	defer s.observing.Unlock()
+	s.host.observer.Incidents(SessionRef{ID: s.ID}, nil)
 }

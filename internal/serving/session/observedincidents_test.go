@@ -1,11 +1,14 @@
 package session
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
 func (r *recorded) told(session string) map[int64]IncidentReport {
@@ -86,4 +89,41 @@ func TestObserverGetsWhatSessionsRemember(t *testing.T) {
 	require.Equal(t, VerdictFalseAlarm, last[len(last)-1].Verdict, "and with a verdict")
 	require.NoError(t, sv.mg.Delete(Caller{}, id))
 	require.Contains(t, told.remembered, observedList{id, nil})
+}
+
+// appended is a store that calls the function after at the end of each append.
+type appended struct {
+	storage.Store
+	after func(id string, at int64)
+}
+
+func (a *appended) Append(
+	ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record,
+) error {
+	err := a.Store.Append(ctx, id, epoch, at, records...)
+	a.after(id, at)
+	return err
+}
+
+// A session is deleted while a line is appended that opens an incident. The observer gets no
+// incident after the empty list, because nothing would end that incident.
+func TestDeletedSessionReportsNoIncident(t *testing.T) {
+	told := &recorded{}
+	text := incidentText()
+	cut := strings.Index(text, "PANIC") - 2
+	store := &appended{Store: storage.NewMemory()}
+	mg, deleted := newManager(t, Options{Observer: told, Store: store}), make(chan error, 1)
+	store.after = func(id string, at int64) {
+		if at == int64(cut) {
+			deleted <- mg.Delete(Caller{}, id)
+		}
+	}
+	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic, "chunk": cut}})
+	_, err := feedLines(mg, id, text[:cut], ScoreOptions{Lines: true})
+	require.NoError(t, err)
+	_, err = feedLines(mg, id, text[cut:], ScoreOptions{Lines: true})
+	require.ErrorIs(t, err, ErrNotFound)
+	require.NoError(t, <-deleted)
+	require.Contains(t, told.remembered, observedList{id, nil})
+	require.Empty(t, told.told(id))
 }

@@ -114,6 +114,8 @@ type session struct {
 	entry   *registry.Entry[*session]
 	memory  *budget.Account[*session]
 	deleted atomic.Bool
+	// observing orders reports of incidents and the end of the session
+	observing sync.Mutex
 
 	maxOwned int // limit on the owner's sessions when this session is created; 0 means no limit
 	watchers watchers
@@ -298,7 +300,7 @@ func (s *session) dropLocked() {
 func (s *session) end() {
 	s.deleted.Store(true)
 	s.watchers.end(ErrNotFound)
-	s.host.observer.Incidents(SessionRef{ID: s.ID}, nil)
+	s.observeEnd()
 	s.memory.Close()
 	s.host.prefixes.forget(s.ID)
 }
