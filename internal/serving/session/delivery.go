@@ -171,6 +171,10 @@ type deliveries struct {
 type cutDelivery struct {
 	Key []byte `json:"key"`
 	Fed int    `json:"fed"`
+	// Newline is not 0 if Fed counts a newline that another delivery feeds to end the last line. It
+	// is the session's offset before this newline. While the session's text ends there, the newline
+	// is missing.
+	Newline int64 `json:"newline,omitempty"`
 }
 
 // lastDelivery is a delivery that may be in progress. The session's offset shows how many bytes of
@@ -229,14 +233,17 @@ func (s *session) delivered(key, text []byte) (fed int, last bool) {
 }
 
 // end returns the deliveries to store when the delivery in progress ends or is interrupted. offset
-// is the end of the session's text.
-func (d *deliveries) end(offset int64) *deliveries {
+// is the end of the session's text. newline is 1 if a newline that ends the last line is fed next,
+// else 0.
+func (d *deliveries) end(offset int64, newline int) *deliveries {
 	next := &deliveries{Whole: d.Whole, Cut: slices.Clone(d.Cut)}
 	for _, l := range d.Last {
 		if l.whole(offset) {
 			next.Whole = slices.Concat(d.Whole, l.Key)
 		} else {
-			next.Cut = append(next.Cut, cutDelivery{l.Key, l.fed(offset)})
+			next.Cut = append(next.Cut, cutDelivery{
+				Key: l.Key, Fed: l.fed(offset) + newline, Newline: offset * int64(newline),
+			})
 		}
 	}
 	next.Whole = next.Whole[max(0, len(next.Whole)-DeliveriesMax*deliveryKeySize):]
@@ -244,12 +251,29 @@ func (d *deliveries) end(offset int64) *deliveries {
 	return next
 }
 
+// interrupt returns the deliveries to store before other text is fed. It returns d if nothing
+// changes. The parameters are as in end. If an earlier request did not feed the newline that it
+// counted, and this request does not feed it either, the newline no longer counts.
+func (d *deliveries) interrupt(offset int64, newline int) *deliveries {
+	if len(d.Last) > 0 && !d.Last[0].whole(offset+int64(newline)) {
+		return d.end(offset, newline)
+	}
+	n := len(d.Cut) - 1
+	if newline > 0 || n < 0 || d.Cut[n].Newline == 0 || d.Cut[n].Newline != offset {
+		return d
+	}
+	next := *d
+	next.Cut = slices.Clone(d.Cut)
+	next.Cut[n] = cutDelivery{Key: d.Cut[n].Key, Fed: d.Cut[n].Fed - 1}
+	return &next
+}
+
 // begin returns the deliveries to store when the delivery l begins. offset is the end of the
 // session's text.
 func (d *deliveries) begin(l lastDelivery, offset int64) *deliveries {
 	next := new(deliveries)
 	if d != nil {
-		next = d.end(offset)
+		next = d.end(offset, 0)
 	}
 	next.Cut = slices.DeleteFunc(next.Cut, func(c cutDelivery) bool {
 		return bytes.Equal(c.Key, l.Key)
@@ -262,7 +286,7 @@ func (d *deliveries) wrong() error {
 	bad := len(d.Whole)%deliveryKeySize != 0 || len(d.Whole) > DeliveriesMax*deliveryKeySize ||
 		len(d.Cut) > cutDeliveriesMax || len(d.Last) > 1
 	for _, c := range d.Cut {
-		bad = bad || len(c.Key) != deliveryKeySize || c.Fed < 0
+		bad = bad || len(c.Key) != deliveryKeySize || c.Fed < 0 || c.Newline < 0
 	}
 	for _, l := range d.Last {
 		bad = bad || len(l.Key) != deliveryKeySize || l.From < 0 || l.Before < 0 || l.Bytes < 1
@@ -281,12 +305,14 @@ func (d *deliveries) wrong() error {
 // of the delivery was fed. It is called when the text can be fed, because a request without text
 // interrupts no delivery.
 func (f *feeder) interruptLocked(ctx context.Context, l *scheduler.Lease) error {
-	s, d, offset := f.s, f.s.Deliveries, f.s.stream.Offset()+int64(f.newline)
-	if !f.interrupts || d == nil || len(d.Last) == 0 || d.Last[0].whole(offset) {
+	s, next := f.s, f.s.head
+	if !f.interrupts || s.Deliveries == nil {
 		return nil
 	}
-	next := s.head
-	next.Deliveries = d.end(offset)
+	next.Deliveries = s.Deliveries.interrupt(s.stream.Offset(), f.newline)
+	if next.Deliveries == s.Deliveries {
+		return nil
+	}
 	return l.Yield(func() error { return s.setHeadLocked(ctx, &next) }, yieldWait)
 }
 

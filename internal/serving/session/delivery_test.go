@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
 func deliver(t fatal, mg *Manager, id, key, text string) Summary {
@@ -148,6 +150,40 @@ func TestLineThatLackedOnlyItsNewlineIsNotRepeated(t *testing.T) {
 		require.True(t, deliver(t, sv.mg, id, "a", text).Duplicate, name)
 		require.Equal(t, c.want, logged(t, sv.mg, id), name)
 		sv.stop()
+	}
+}
+
+// A delivery is cut before the newline of a line. Another delivery fails before it ends that line.
+// The newline counts as fed only if a later request feeds it.
+func TestNewlineCountsOnlyOnceItIsFed(t *testing.T) {
+	const text = "first\nsecond\n"
+	for name, c := range map[string]struct {
+		other func(sv *server, id string)
+		want  string
+	}{
+		"text": {func(sv *server, id string) { score(t, sv.mg, id, "ly\n") },
+			"firstly\nfirst\nsecond\n"},
+		"delivery": {func(sv *server, id string) { deliver(t, sv.mg, id, "b", "other\n") },
+			"first\nother\nsecond\n"},
+		"without key": {func(sv *server, id string) { deliver(t, sv.mg, id, "", "other\n") },
+			"first\nother\nsecond\n"},
+		"nothing": {func(*server, string) {}, text},
+	} {
+		for _, failed := range []string{"b", ""} {
+			sv, store := faulty(t, Options{})
+			id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 5}})
+			cutDown(t, sv, id, "a", text, 1)
+			store.fail("Append", storage.ErrUnavailable, false)
+			_, err := sv.mg.Deliver(background, Caller{}, id,
+				Delivery{failed, []byte("other\n")}, ScoreOptions{}, noChunks)
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.Equal(t, "first", logged(t, sv.mg, id))
+			sv.restart()
+			c.other(sv, id)
+			require.False(t, deliver(t, sv.mg, id, "a", text).Duplicate, name)
+			require.True(t, deliver(t, sv.mg, id, "a", text).Duplicate, name)
+			require.Equal(t, c.want, logged(t, sv.mg, id), name)
+		}
 	}
 }
 
