@@ -43,14 +43,17 @@ func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 	return text, nil
 }
 
-// run scores the text. The error is an *OffsetError if offset is not nil and differs from the
-// session's offset.
-func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
+// run scores the text of a request that began at the given time. The error is an *OffsetError if
+// offset is not nil and differs from the session's offset.
+func (r *dryRun) run(
+	ctx context.Context, text io.Reader, offset *int64, begun time.Time,
+) error {
 	maxWait := r.engine.maxWaitOf(r.options.Wait)
 	if err := r.engine.openCurrent(ctx, r.s, &r.admitted, maxWait); err != nil {
 		return err
 	}
 	defer r.s.unlock()
+	defer r.finish(begun) // before other requests can feed the session
 	if err := checkOffset(r.s, offset); err != nil {
 		return err
 	}

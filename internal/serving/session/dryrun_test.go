@@ -3,9 +3,12 @@ package session
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -54,6 +57,41 @@ func TestReadTextLeavesSessionUnchanged(t *testing.T) {
 		require.Equal(t, was, now)
 		require.NoError(t, mg.Delete(Caller{}, id))
 	})
+}
+
+// Another request feeds the session as soon as the text is scored. The summary describes the
+// session before that request.
+func TestReadTextReportsUnchangedSession(t *testing.T) {
+	mg := newManager(t, Options{Threads: 1})
+	id := create(t, mg, CreateRequest{})
+	score(t, mg, id, "before")
+	was := get(t, mg, id)
+	s, err := mg.index.catalog.find(Caller{}, id)
+	require.NoError(t, err)
+	var begun atomic.Bool
+	mg.engine.clock.read = func() time.Time {
+		stack := make([]byte, 1<<12)
+		stack = stack[:runtime.Stack(stack, false)]
+		if begun.Load() && strings.Contains(string(stack), ").dryRun(") {
+			soon(t, "the other text is fed", func() bool { return s.seen().offset > was.Offset })
+		}
+		return time.Now()
+	}
+	done := make(chan error, 1)
+	sum, err := mg.Score(background, Caller{}, id, strings.NewReader("text"),
+		ScoreOptions{Learn: LearnFalse}, func(Chunk) error {
+			go func() {
+				_, err := feedLines(mg, id, "other", ScoreOptions{})
+				done <- err
+			}()
+			soon(t, "the other request waits", func() bool { return len(s.feeding) == 1 })
+			begun.Store(true)
+			return nil
+		})
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	require.Equal(t, was.Offset, sum.Offset)
+	require.Equal(t, was.Tally, sum.Total)
 }
 
 func TestReadTextIsScoredAsEchoedPrompt(t *testing.T) {

@@ -301,9 +301,8 @@ func (mg *Manager) dryRun(
 		return Summary{}, err
 	}
 	defer mg.life.Leave()
-	err = r.run(ctx, in, o.Offset)
+	err = r.run(ctx, in, o.Offset, begun)
 	mg.index.touch(s)
-	r.finish(begun)
 	return r.sum, err
 }
 
