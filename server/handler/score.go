@@ -218,7 +218,7 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 			id = answer.NoID
 		}
 		if c.options.Lines {
-			return sendLines(events, c.encode, &chunk, id)
+			return sendLines(events, c.encode, &chunk, id, false)
 		}
 		return events.Send(string(api.EventChunk), id, c.encode.Chunk(chunk))
 	})
@@ -241,10 +241,17 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 // told returns the records and lines that end in a chunk. The answer has one event for each.
 func told(c *session.Chunk) []session.Line { return append(c.Records, c.Lines...) }
 
+// sendLines sends an event for each record and line that ends in a chunk. The id of the last event
+// is end. The earlier events have the same id or, with parameter ends, the ends of their lines.
 func sendLines(
-	events *answer.EventStream, encode codec.Encoder, chunk *session.Chunk, id int64,
+	events *answer.EventStream, encode codec.Encoder, chunk *session.Chunk, end int64, ends bool,
 ) error {
-	for _, l := range told(chunk) {
+	all := told(chunk)
+	for i, l := range all {
+		id := end
+		if ends && i < len(all)-1 {
+			id = l.Offset + l.Bytes
+		}
 		if err := events.Send(string(api.EventLine), id, encode.Line(l, chunk.ByLine)); err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func (c watchCall) send(events *answer.EventStream, e session.Event) error {
 	case e.Start != nil:
 		return events.Send(string(api.EventStart), e.Start.Offset, c.encode.Start(*e.Start))
 	case e.Chunk != nil && c.options.Lines:
-		return c.sendLines(events, e.Chunk)
+		return sendLines(events, c.encode, e.Chunk, offsetAfter(*e.Chunk), true)
 	case e.Chunk != nil:
 		return events.Send(string(api.EventChunk), offsetAfter(*e.Chunk), c.encode.Chunk(*e.Chunk))
 	case e.Update != nil:
@@ -74,19 +74,4 @@ func (c watchCall) send(events *answer.EventStream, e session.Event) error {
 		return events.Send(string(api.EventGap), e.Gap.To, codec.Gap(*e.Gap))
 	}
 	return events.Idle()
-}
-
-func (c watchCall) sendLines(events *answer.EventStream, chunk *session.Chunk) error {
-	all := told(chunk)
-	for i, l := range all {
-		id := offsetAfter(*chunk)
-		if i < len(all)-1 {
-			id = l.Offset + l.Bytes
-		}
-		if err := events.Send(string(api.EventLine), id,
-			c.encode.Line(l, chunk.ByLine)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

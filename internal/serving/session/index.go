@@ -375,7 +375,8 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	case errors.Is(err, storage.ErrTaken):
 		return &NameTakenError{next.Name}
 	case errors.Is(err, storage.ErrUnknown):
-		// Rereads the head. If this fails, the next request that needs the state does it.
+		// A new claim reads the stored head. If it fails, the next request that needs the state
+		// claims the session.
 		_ = s.claimLocked(ctx)
 		return err
 	case err != nil:

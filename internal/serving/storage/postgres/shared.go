@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -47,7 +46,7 @@ func (s *Store) self() *string {
 func (s *Store) Locate(
 	ctx context.Context, owner, text string,
 ) (at storage.Place, err error) {
-	if !utf8.ValidString(text) || strings.Contains(text, "\x00") { // PostgreSQL refuses such texts
+	if place(text) != text { // PostgreSQL refuses such texts
 		return at, storage.NotFound(text)
 	}
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
