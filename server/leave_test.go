@@ -134,7 +134,8 @@ func TestClientsThatLeaveGiveUpTheirPlace(t *testing.T) {
 
 // An operation that takes no body ignores a body of any length, without a temporary file.
 func TestIgnoredBodyIsNotStored(t *testing.T) {
-	g := newRig(t, Options{})
+	log, logs := logged()
+	g := newRig(t, Options{Log: log})
 	conn := dial(t, g.addr)
 	path := g.create("{}")
 	t.Setenv("TMPDIR", t.TempDir()+"/missing")
@@ -148,6 +149,8 @@ func TestIgnoredBodyIsNotStored(t *testing.T) {
 	_, err := conn.Write(make([]byte, size))
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return logs.FilterField(zap.String("method", "GET")).Len() == 1 }, 20*time.Second,
+		10*time.Millisecond)
 }
 
 func TestClientsThatLeaveOverTLSGiveUpTheirPlace(t *testing.T) {
