@@ -49,8 +49,8 @@ func openSession(
 		switch {
 		case client.Is(err, client.ProblemSessionNotFound):
 			r.Seed = &seed
-		case err != nil || r.Settings == nil && r.Model == nil:
-			// The request has no settings and no model, so any existing session will do, whether
+		case err != nil || r.Settings == nil && r.Model == nil && r.Seed == nil:
+			// The request has no settings, model or seed, so any existing session will do, whether
 			// name is the session's name or its id.
 			return s, keep, err
 		}

@@ -67,6 +67,10 @@ func TestDataFolderPrecedesConfiguredStore(t *testing.T) {
 	file := filepath.Join(dir, "keys.json")
 	require.Contains(t, must(t, "", "keys", "list", "--keys-file", file), " ann ")
 
+	_, stderr, _ = lmserve("", "serve", "--data-dir", dir, "--disk-budget", "1G",
+		"--cors-origin", "x")
+	require.Contains(t, stderr, "--cors-origin", "a database has no --disk-budget")
+
 	// Without a folder on the command line, the database remains the place.
 	t.Setenv("LMSERVE_DATA_DIR", dir)
 	for _, args := range [][]string{{"sessions", "list"}, {"keys", "list"}, {"keys", "list",

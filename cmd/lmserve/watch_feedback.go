@@ -64,6 +64,7 @@ func (a *watchAll) answer(ctx context.Context, words []string) (note string, err
 	if err != nil {
 		return "", err
 	}
+	a.report.judged(source, number, verdict)
 	return answersOf(list), nil
 }
 

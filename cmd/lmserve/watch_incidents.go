@@ -199,6 +199,17 @@ func (r *lineReport) incidentJSON(i foundIncident, text string) error {
 	return printObject(r.out, o)
 }
 
+// judged stores the user's verdict about an open incident; nil means no verdict.
+func (r *lineReport) judged(source string, number int64, verdict *client.Verdict) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k := range r.incidents.open {
+		if i := &r.incidents.open[k]; i.source == source && i.Number == number {
+			i.Verdict = verdict
+		}
+	}
+}
+
 // openLocked prints the incidents that are open when watch ends.
 func (r *lineReport) openLocked() error {
 	slices.SortStableFunc(r.incidents.open, func(a, b foundIncident) int {

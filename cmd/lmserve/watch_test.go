@@ -577,18 +577,8 @@ func TestWatchTellsIncidentOnceOverRestart(t *testing.T) {
 // After the user marks an incident as a false alarm, watch does not print similar incidents.
 func TestWatchTakesFeedback(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
-	write := func(from, n int, odd string) {
-		f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		require.NoError(t, err)
-		for i := range n {
-			_, err := fmt.Fprintf(f, "GET /%d 200\n", (from+i)%7)
-			require.NoError(t, err)
-		}
-		_, err = fmt.Fprintln(f, odd)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-	}
-	write(0, 300, "PANIC of shard a")
+	write := func(n int, odd string) { writeOdd(t, log, n, odd) }
+	write(300, "PANIC of shard a")
 	answers, tell := io.Pipe()
 	w := startWatch(t, answers, "--threshold", "1/100", "--feedback", "--history", "1M", log)
 	printed := func(text string) func() bool {
@@ -600,13 +590,48 @@ func TestWatchTakesFeedback(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, printed("false alarm: PANIC of shard a"), time.Minute, 5*time.Millisecond,
 		"%s", &w.err)
-	write(0, 100, "PANIC of shard b") // joins the incident, which is still open
-	write(0, 300, "PANIC of shard c")
-	write(0, 300, "goodbye, world: it ends; here")
+	write(100, "PANIC of shard b") // joins the incident, which is still open
+	write(300, "PANIC of shard c")
+	write(300, "goodbye, world: it ends; here")
 	require.Eventually(t, printed("goodbye"), time.Minute, 5*time.Millisecond, "%s", &w.err)
 	w.stop()
 	require.NotContains(t, w.out.String(), "shard b")
 	require.NotContains(t, w.out.String(), "shard c")
+	require.NotContains(t, w.out.String(), "2 lines")
+	require.NoError(t, tell.Close())
+}
+
+// writeOdd appends n usual lines and an odd line to a log.
+func writeOdd(t *testing.T, log string, n int, odd string) {
+	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	for i := range n {
+		_, err := fmt.Fprintf(f, "GET /%d 200\n", i%7)
+		require.NoError(t, err)
+	}
+	_, err = fmt.Fprintln(f, odd)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+// An incident that is still open when watch ends is not printed after a verdict, even if no line
+// has joined it since.
+func TestWatchEndsWithoutFalseAlarms(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "app.log")
+	writeOdd(t, log, 300, "PANIC of shard a")
+	writeOdd(t, log, 20, "PANIC of shard b")
+	writeOdd(t, log, 20, "goodbye, world: it ends; here")
+	answers, tell := io.Pipe()
+	w := startWatch(t, answers, "--threshold", "1/100", "--feedback", "--history", "1M", log)
+	printed := func(text string) func() bool {
+		return func() bool { return strings.Contains(w.out.String()+w.err.String(), text) }
+	}
+	require.Eventually(t, printed("goodbye"), time.Minute, 5*time.Millisecond, "%s", &w.err)
+	_, err := io.WriteString(tell, "f 1\n")
+	require.NoError(t, err)
+	require.Eventually(t, printed("false alarm: PANIC of shard a"), time.Minute, 5*time.Millisecond,
+		"%s", &w.err)
+	w.stop()
 	require.NotContains(t, w.out.String(), "2 lines")
 	require.NoError(t, tell.Close())
 }
