@@ -95,16 +95,18 @@ const (
 	// madeElsewhere is the time to wait before looking again for a session that another server is
 	// creating.
 	madeElsewhere = 20 * time.Millisecond
-	// putTries limits how often Put looks for the session that has the name. An unreadable session
-	// may have the name in the store, where nobody finds the session by its name.
+	// putTries limits how often Put looks for the session that has the name. The store may contain
+	// a session that has the name, but that nobody finds: it is unreadable, or another server is
+	// still creating it.
 	putTries = 100
 )
 
 // Put returns the caller's session with the given name. If there is none, Put creates it as Create
 // does, and made is true. Concurrent calls create only one session. The error is a *DifferError if
 // the settings, seed or history of the existing session differ from the request. It is a
-// *NameTakenError if an unreadable session has the name, and a *FieldError for an invalid name.
-// Labels and TTL of the request apply only to a new session.
+// *NameTakenError if an unreadable session has the name, and a *FieldError for an invalid name. If
+// another server takes long to create the session, the error is ErrUnavailable. Labels and TTL of
+// the request apply only to a new session.
 func (mg *Manager) Put(
 	ctx context.Context, who Caller, name string, r CreateRequest,
 ) (info Info, made bool, err error) {
@@ -132,12 +134,22 @@ func (mg *Manager) Put(
 		}
 		// the name is taken: another request created the session first
 		if gone := ctx.Err(); gone != nil || tries == putTries {
-			return Info{}, false, cmp.Or(gone, err)
+			return Info{}, false, cmp.Or(gone, mg.hidden(taken))
 		}
 		if tries > 1 || !mg.index.lease.own { // another server may still be creating the session
 			time.Sleep(madeElsewhere)
 		}
 	}
+}
+
+// hidden returns the error of Put if the session that has the name is not found. In a shared store
+// this session may be a fork or an import that another server is making. The name is then found
+// later, or is free again.
+func (mg *Manager) hidden(taken *NameTakenError) error {
+	if mg.index.lease.own {
+		return taken
+	}
+	return fmt.Errorf("%w: session %q is still being made", ErrUnavailable, taken.Name)
 }
 
 // match describes the session if it has the properties that the request asks for. Otherwise the

@@ -31,8 +31,9 @@ var (
 	// ErrNoSpace means that the disk is full. Acknowledged text is kept; the rest of the request's
 	// text is not.
 	ErrNoSpace = errors.New("session: no space left on the disk")
-	// ErrUnavailable means that the store cannot be reached now. Acknowledged text is kept; no
-	// other text was accepted. The request can be repeated.
+	// ErrUnavailable means that the store cannot be reached now, or that another server is still
+	// making the session. Acknowledged text is kept; no other text was accepted. The request can be
+	// repeated.
 	ErrUnavailable = errors.New("session: the store is unavailable")
 	// ErrUnknown means that the last text of the call may or may not have been accepted. The caller
 	// can read the session's offset to find out.

@@ -425,9 +425,6 @@ func TestServerHandsItsSessionsOver(t *testing.T) {
 	}
 }
 
-// Writers feed sessions through any server, while servers lose and regain their leases. Afterwards
-// each session has all confirmed text, once and in order. No two servers used the same epoch, and
-// the bits equal those of a single server.
 type claimStore struct {
 	storage.Store
 	before func()
@@ -451,6 +448,23 @@ func TestWatchIsOfTheRegisteredSession(t *testing.T) {
 	_, err := two.score(id, logText(testChunk), nil)
 	require.NoError(t, err)
 	require.NotEmpty(t, r.upTo(t, testChunk))
+}
+
+// A server makes a fork or an import, which nobody finds by its name before it is whole. A request
+// for this name may be repeated later.
+func TestPutOfNameThatAnotherServerUsesCanBeRepeated(t *testing.T) {
+	d := newDatabase(t)
+	one, two := d.join(t, "one", nil), d.join(t, "two", nil)
+	h := testHead(t)
+	h.ID, h.Owner, h.Name, h.Complete = newID, "", "news", false
+	epoch, err := one.store.Create(t.Context(), h.ID, h.encode(), 0)
+	require.NoError(t, err)
+	_, _, err = two.Put(t.Context(), Caller{}, "news", CreateRequest{})
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.NoError(t, one.store.Delete(t.Context(), h.ID, epoch))
+	_, made, err := two.Put(t.Context(), Caller{}, "news", CreateRequest{})
+	require.NoError(t, err)
+	require.True(t, made)
 }
 
 func TestListByLabelReadsPages(t *testing.T) {
@@ -485,6 +499,9 @@ func (c *countedLists) ListOf(
 	return c.Shared.ListOf(ctx, owner, all, after, limit)
 }
 
+// Writers feed sessions through any server, while servers lose and regain their leases. Afterwards
+// each session has all confirmed text, once and in order. No two servers used the same epoch, and
+// the bits equal those of a single server.
 func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	d := newDatabase(t)
 	seed := uint64(time.Now().UnixNano())
