@@ -41,7 +41,8 @@ type Delivery struct {
 // Deliver feeds a delivery as Score feeds a text. The options may set neither an offset nor
 // LearnFalse. The delivery waits in the session's queue for at most o.Wait; after that, the error
 // is ErrQueueFull. If the delivery was fed before, Summary.Duplicate is true and no events are
-// reported.
+// reported. After an error the client repeats the delivery, so a delivery that was fed whole does
+// not fail. If the state for Summary.Rest is then not available, Summary.Rest is nil.
 func (mg *Manager) Deliver(
 	ctx context.Context, who Caller, id string, d Delivery, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -80,7 +81,9 @@ func (mg *Manager) Deliver(
 	ctx = context.WithoutCancel(ctx)
 	f.sum.Duplicate, err = f.deliver(ctx, d)
 	if err == nil && o.Records { // the last line has ended, but its record has not
-		err = f.restOfLines(ctx)
+		resting, cancel := context.WithTimeout(ctx, max(mg.engine.scoreRecovery, o.Wait))
+		defer cancel()
+		_ = f.restOfLines(resting)
 	}
 	mg.index.touch(s)
 	f.finish(begun)

@@ -305,6 +305,46 @@ func TestDeliveryReportsItsUnfinishedRecord(t *testing.T) {
 	}
 }
 
+// The unfinished record is only part of the report. If the state for it is missing, a whole
+// delivery does not fail, because its repetition would be fed again.
+func TestWholeDeliveryNeedsNoRecord(t *testing.T) {
+	const text = "a\n b\n"
+	for name, fails := range map[string]func(mg *Manager, s *session) (end func()){
+		"shutdown": func(mg *Manager, s *session) func() {
+			drained := make(chan error, 1)
+			go func() { drained <- mg.Drain(background) }()
+			soon(t, "the server drains", func() bool { return mg.life.Check() != nil })
+			return func() { require.NoError(t, <-drained) }
+		},
+		"long recovery": func(mg *Manager, s *session) func() {
+			mg.engine.scoreRecovery = time.Millisecond
+			ctx, end := context.WithTimeout(background, 10*time.Second)
+			go func() { // keeps the state from the delivery
+				s.state <- struct{}{}
+				<-ctx.Done()
+				s.unlock()
+			}()
+			time.Sleep(100 * time.Millisecond) // by now the function above waits for the state
+			return end
+		},
+	} {
+		mg := newManager(t, Options{})
+		id := create(t, mg, CreateRequest{})
+		var end func()
+		s, err := mg.index.catalog.find(Caller{}, id)
+		require.NoError(t, err)
+		sum, err := mg.Deliver(background, Caller{}, id, Delivery{"a", []byte(text)},
+			ScoreOptions{Lines: true, Records: true}, func(Chunk) error {
+				end = fails(mg, s)
+				return nil
+			})
+		require.NoError(t, err, name)
+		require.EqualValues(t, len(text), sum.Offset, name)
+		require.Nil(t, sum.Rest, name)
+		end()
+	}
+}
+
 func TestForkForgetsDeliveries(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
