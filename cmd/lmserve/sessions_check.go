@@ -33,7 +33,18 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 			if err := f.choosePlace(c); err != nil {
 				return err
 			}
-			found, damaged := []string{}, 0
+			found, damaged, sessions := []string{}, 0, 0
+			printAll := func() error {
+				return printJSON(c.OutOrStdout(), map[string]any{"sessions": sessions,
+					"findings": found})
+			}
+			// failed prints the findings before an error, unless they were printed as lines
+			failed := func(err error) error {
+				if asJSON && len(found) > 0 {
+					_ = printAll() // the first error is returned
+				}
+				return err
+			}
 			p := newProgress(c, "check")
 			defer p.end()
 			tell := func(err error) {
@@ -64,10 +75,9 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 					func(damage *storage.CorruptError) { tell(damage) },
 					p.set)
 				if err != nil {
-					return err
+					return failed(err)
 				}
 			}
-			sessions := 0
 			p.beginOf("the sessions", "session")
 			err = f.withStore(c, func(store storage.Store) error {
 				all := int64(0)
@@ -91,11 +101,10 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 				err = nil
 			}
 			if err != nil {
-				return err
+				return failed(err)
 			}
 			if asJSON {
-				err = printJSON(c.OutOrStdout(), map[string]any{"sessions": sessions,
-					"findings": found})
+				err = printAll()
 			} else {
 				_, err = fmt.Fprintf(c.OutOrStdout(), "%d sessions, %d findings\n", sessions,
 					len(found))

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -107,7 +108,8 @@ func TestSessionsOffline(t *testing.T) {
 	require.Contains(t, stderr, "--data-dir is none")
 }
 
-// A signal ends a check with an error and without a summary, even if the check has found damage.
+// A signal ends a check with an error and without a summary, even if the check has found damage. In
+// JSON, the findings before the signal are printed.
 func TestCheckAfterDamageCanBeInterrupted(t *testing.T) {
 	dir, flags := t.TempDir(), []string{"--model", smallModel(t)}
 	text, _ := beginning(t, 500)
@@ -134,4 +136,34 @@ func TestCheckAfterDamageCanBeInterrupted(t *testing.T) {
 	require.Equal(t, exitSignal+int(syscall.SIGINT), code, errs)
 	require.Contains(t, out.String(), damaged)
 	require.NotContains(t, out.String(), "findings")
+
+	var told struct{ Findings []string }
+	for asks := 1; told.Findings == nil; asks++ { // until the check has found the damage
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ending := &endingContext{Context: ctx, end: cancel}
+		ending.asks.Store(int32(asks))
+		out, errs := new(bytes.Buffer), new(bytes.Buffer)
+		code := run(ending, append([]string{"sessions", "check", "--json"}, flags...), nil, out,
+			errs)
+		require.Equal(t, exitSignal+int(syscall.SIGINT), code, errs)
+		if out.Len() > 0 {
+			require.NoError(t, json.Unmarshal(out.Bytes(), &told))
+		}
+	}
+	require.Len(t, told.Findings, 1)
+	require.Contains(t, told.Findings[0], damaged)
+}
+
+// endingContext ends when it was asked for its error a number of times.
+type endingContext struct {
+	context.Context
+	asks atomic.Int32
+	end  func(error)
+}
+
+func (c *endingContext) Err() error {
+	if c.asks.Add(-1) == 0 {
+		c.end(signalError{syscall.SIGINT})
+	}
+	return c.Context.Err()
 }
