@@ -61,6 +61,7 @@ func TestRequestGoesToServerOfItsSession(t *testing.T) {
 // A session may be of any model of the server that gets the request. A request without a model
 // means that server's first model.
 func TestNewSessionStaysWithModelsOfServer(t *testing.T) {
+	drains := false
 	addrs := func(self Node, others ...Node) map[string]bool {
 		b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}, others: others}
 		m, err := Join(t.Context(), Options{
@@ -68,6 +69,9 @@ func TestNewSessionStaysWithModelsOfServer(t *testing.T) {
 		})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, m.Leave(t.Context())) }()
+		if drains {
+			require.NoError(t, m.Drain(t.Context()))
+		}
 		r := &Router{Member: m}
 		found := map[string]bool{}
 		for i := range 50 {
@@ -85,4 +89,8 @@ func TestNewSessionStaysWithModelsOfServer(t *testing.T) {
 	require.Equal(t, map[string]bool{"": true, "http://c": true}, addrs(both, one, same))
 	first := node("d", "swift", "default")
 	require.Equal(t, map[string]bool{"": true}, addrs(both, first), "d has another default")
+	drains = true
+	require.Equal(t, map[string]bool{"http://c": true}, addrs(both, one, same))
+	require.Equal(t, map[string]bool{"http://b": true}, addrs(both, one, first), "a drains")
+	require.Equal(t, map[string]bool{"": true}, addrs(both, first), "no other server is left")
 }
