@@ -137,6 +137,7 @@ func TestIgnoredBodyIsNotStored(t *testing.T) {
 	log, logs := logged()
 	g := newRig(t, Options{Log: log})
 	conn := dial(t, g.addr)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	path := g.create("{}")
 	t.Setenv("TMPDIR", t.TempDir()+"/missing")
 	if _, err := os.Stat(os.TempDir()); err == nil {
@@ -149,8 +150,9 @@ func TestIgnoredBodyIsNotStored(t *testing.T) {
 	_, err := conn.Write(make([]byte, size))
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
-	require.Eventually(t, func() bool { return logs.FilterField(zap.String("method", "GET")).Len() == 1 }, 20*time.Second,
-		10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return logs.FilterField(zap.String("method", "GET")).Len() == 1
+	}, 20*time.Second, 10*time.Millisecond)
 }
 
 func TestClientsThatLeaveOverTLSGiveUpTheirPlace(t *testing.T) {
@@ -189,6 +191,26 @@ func TestLeavingClientCancelsForwardedRequest(t *testing.T) {
 	finish()
 	require.EqualValues(t, 4, decode[api.Session](t, far.do("GET", path, nil),
 		http.StatusOK).Offset)
+}
+
+// A client that leaves during its request is no failure of the server that gets the request.
+func TestLeavingForwardedRequestIsNoError(t *testing.T) {
+	t.Parallel()
+	log, logs := logged()
+	far := newRealRig(t, session.Options{}, Options{})
+	near := newRig(t, Options{Places: &elsewhere{addr: far.url}, Log: log})
+	path := far.create("{}")
+	conn := dial(t, near.addr)
+	_, err := io.WriteString(conn, head("POST "+path+"/score", "Host: localhost",
+		"Content-Type: text/plain", sized(100))+"part")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		return decode[api.Session](t, far.do("GET", path, nil), http.StatusOK).Offset == 4
+	}, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return gone(logs) == 1 }, 20*time.Second,
+		10*time.Millisecond)
+	require.Zero(t, logs.FilterMessage("forwarded request cut").Len())
 }
 
 // The server notices that a client has left, even if part of the request body is unread.

@@ -111,11 +111,15 @@ func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(body) // a failed write means that the client has left
 }
 
+// ErrBody says that a server could not read the body of a request that it forwards.
+var ErrBody = errors.New("server: the request's body cannot be read")
+
 // Cut logs err and cuts the connection, because it is unknown how much another server has done of
 // the request. If no answer has begun, the access log gets status 502, which is never sent.
 func (a *Problems) Cut(w http.ResponseWriter, r *http.Request, err error) {
 	level := zap.ErrorLevel
-	if r.Context().Err() != nil { // the client has left, which is no failure of the other server
+	if r.Context().Err() != nil || errors.Is(err, ErrBody) {
+		// the client has left or sends no more text, which is no failure of the other server
 		level = zap.DebugLevel
 	}
 	a.log.Log(level, "forwarded request cut",

@@ -224,7 +224,21 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 			p.fail(w, r, cmp.Or(context.Cause(ctx), err))
 		},
 	}
-	proxy.ServeHTTP(w, r.WithContext(ctx))
+	out := r.WithContext(ctx)
+	out.Body = forwardedBody{r.Body}
+	proxy.ServeHTTP(w, out)
+}
+
+// forwardedBody is the body of a forwarded request. Its errors are answer.ErrBody, which the
+// errors of the other server are not.
+type forwardedBody struct{ io.ReadCloser }
+
+func (b forwardedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: %w", answer.ErrBody, err)
+	}
+	return n, err
 }
 
 // errLost ends a forwarded request if the lease of the other server has lapsed. The connection may
