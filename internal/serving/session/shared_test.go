@@ -435,7 +435,7 @@ func (s claimStore) Claim(ctx context.Context, id string) (storage.Session, erro
 	return s.Store.Claim(ctx, id)
 }
 
-func TestWatchIsOfTheRegisteredSession(t *testing.T) {
+func TestServerWatchesTheRegisteredSession(t *testing.T) {
 	d := newDatabase(t)
 	one, two := d.join(t, "one", nil), d.join(t, "two", nil)
 	id := create(t, one.Manager, CreateRequest{})
@@ -467,7 +467,7 @@ func TestPutOfNameThatAnotherServerUsesCanBeRepeated(t *testing.T) {
 	require.True(t, made)
 }
 
-func TestListByLabelReadsPages(t *testing.T) {
+func TestServerListsByLabelInPages(t *testing.T) {
 	d := newDatabase(t)
 	one := d.join(t, "one", nil)
 	for range 2 * lookedAtOnce {
