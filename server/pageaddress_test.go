@@ -87,6 +87,33 @@ func TestPageShowsSessionAfterSlowOpening(t *testing.T) {
 	b.untilWatches("some text↵and more↵")
 }
 
+// Work on the session before does not cancel the opening of the session in the address.
+func TestPageOpensSessionDespiteWorkOnAnother(t *testing.T) {
+	b := newTab(t)
+	other, slow := b.create(withBaseline), b.create(withBaseline)
+	b.score(slow, "some text\n")
+	same := strings.ReplaceAll(slow[1:], "/", `\/`) + "$"
+	leave := func(view string) {
+		t.Helper()
+		b.slow(same, 1000)
+		value[bool](b, `(location.hash = "`+place(view, slow)+`", true)`)
+		b.until(`window.slowed > 0`)
+	}
+	b.open(place("read", other))
+	b.untilWatches("")
+	leave("read")
+	value[any](b, `[...document.querySelectorAll("button")].find((e) =>
+		e.innerText === "Stop")?.click(), true`)
+	b.untilWatches("some text↵")
+	b.open(place("write", other))
+	b.until(`document.querySelector(".sheet textarea") !== null`)
+	b.run(chromedp.Focus(".sheet textarea"))
+	leave("write")
+	b.press("O", "n", "e", ".", " ")
+	b.until(`document.querySelector(".sheet textarea")?.value === "some text\n"`)
+	require.Equal(t, "some text\n", b.sessionText(slow))
+}
+
 // Late answers of the view of sessions do not move a user who has left.
 func TestPageStaysWhereUserHasGone(t *testing.T) {
 	b := newTab(t)

@@ -61,16 +61,23 @@ export async function begin(title: string): Promise<Reading> {
     labels: { title: firstOf(title, 256) },
     ttl_seconds: secondsKept,
   });
-  return show(session);
+  const opened = await readingOf(session);
+  show(opened);
+  return opened;
+}
+
+/** Shows a fork in place of the current session. No key is lost between their two sheets. */
+export async function showFork(fork: Session): Promise<void> {
+  const opened = await readingOf(fork);
+  show(opened);
+  await catchUp(opened);
 }
 
 /** Shows a session without text, and navigates there. */
-async function show(session: Session): Promise<Reading> {
-  const opened = await readingOf(session);
+function show(opened: Reading): void {
   stop();
   reading.value = opened;
-  go(route.value.view, session.id);
-  return opened;
+  go(route.value.view, opened.session.value.id);
 }
 
 /**
@@ -201,7 +208,10 @@ async function open(id: string, rest?: Uint8Array): Promise<void> {
   openProblem.value = null;
   const before = reading.peek();
   const again = before?.isNamed(id) ? before : null;
-  if (!again) opening = id;
+  if (!again) {
+    opening = id;
+    reading.value = null; // work on the session before would cancel the opening
+  }
   let opened: Reading;
   try {
     opened = await readingOf(await getSession(id, signal));
@@ -209,13 +219,8 @@ async function open(id: string, rest?: Uint8Array): Promise<void> {
   } catch (error) {
     if (signal.aborted) return;
     opening = "";
-    if (again) {
-      again.activity.value = "idle";
-      again.problem.value = asProblem(error);
-    } else {
-      reading.value = null; // of another session than the address
-      openProblem.value = asProblem(error);
-    }
+    if (again) again.problem.value = asProblem(error);
+    else openProblem.value = asProblem(error);
     return;
   }
   opening = "";

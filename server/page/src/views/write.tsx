@@ -6,11 +6,11 @@ import { grouped } from "../ui/words";
 import { ModelChoice } from "../shell/model";
 import { Problem, ReadingProblems } from "../shell/problem";
 import { draftOf, keepDraft, keepUnsent } from "../state/drafts";
-import { begin, feed, finish, reading, resume } from "../state/feed";
+import { begin, feed, finish, reading, resume, showFork } from "../state/feed";
 import type { Reading } from "../state/reading";
-import { go, href, route } from "../state/route";
+import { href, route } from "../state/route";
 import { decode } from "../ui/decode";
-import { useCalm } from "../ui/hooks";
+import { useCalm, useIsShown } from "../ui/hooks";
 import { Cards } from "../write/cards";
 import { Controls, type Act } from "../write/controls";
 import { actOf, Keys } from "../write/keys";
@@ -33,6 +33,7 @@ interface Learnt {
 /** Continues the session's text together with the models. */
 export function WriteView() {
   const shown = reading.value;
+  if (!shown && route.value.session) return <p class="note">Opening…</p>;
   return shown ? <Writing key={shown.session.peek().id} on={shown} /> : <Nothing />;
 }
 
@@ -59,6 +60,7 @@ function Nothing() {
 
 function Writing({ on }: { on: Reading }) {
   useCalm(on.changed, 100);
+  const isHere = useIsShown();
   const suggestions = useMemo(() => new Suggestions(), [on]);
   const offers = useMemo(() => new Offers(on), [on]);
   const { id, offset, settings } = on.session.value;
@@ -149,7 +151,7 @@ function Writing({ on }: { on: Reading }) {
       // One may have written on, and does so until the fork is shown.
       undone.current = { fork: fork.id, text: learnt.text };
       keepDraft(fork.id, learnt.text + draftOf(id));
-      go("write", fork.id);
+      if (isHere()) void showFork(fork);
     } catch (error) {
       undoing.current = false;
       setProblem(asProblem(error));
