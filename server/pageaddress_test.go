@@ -40,6 +40,51 @@ func TestPageFinishesTextAfterAnotherClient(t *testing.T) {
 	b.until(`!JSON.stringify(sessionStorage).includes("unsent")`)
 }
 
+// lose loses the answers to the page's next requests for scores. The variable lost counts them.
+func (b *tab) lose() {
+	b.t.Helper()
+	value[bool](b, `(() => {
+		const {fetch} = window;
+		window.lost = 0;
+		window.fetch = async (url, ...how) => {
+			if (!/\/score\?/.test(url)) return fetch(url, ...how);
+			await (await fetch(url, ...how)).text();
+			window.lost++;
+			throw new TypeError("the answer is lost");
+		};
+		return true;
+	})()`)
+}
+
+func TestPageSendsTextOnceIfAnswersAreLost(t *testing.T) {
+	b := newTab(t)
+	want := "start\ntheirs\nmine and more"
+	shown := strings.ReplaceAll(want, "\n", "↵")
+
+	left := b.create(withBaseline)
+	b.commitAfterOther(place("write", left), left)
+	b.lose()
+	value[bool](b, `(location.hash = "`+place("write", b.create(withBaseline))+`", true)`)
+	b.untilText(left, want)
+	b.until(`window.lost > 0`)
+	b.open(place("read", left))
+	b.untilWatches(shown)
+	require.Equal(t, want, b.sessionText(left))
+
+	again := b.create(withBaseline)
+	b.run(chromedp.Reload())
+	b.commitAfterOther(place("write", again), again)
+	b.until(`document.querySelector(".problem") !== null`)
+	b.lose()
+	b.click("Try again")
+	b.untilText(again, want)
+	b.until(`window.lost > 0`)
+	b.open(place("read", again))
+	b.run(chromedp.Reload())
+	b.untilWatches(shown)
+	require.Equal(t, want, b.sessionText(again))
+}
+
 func TestPageSendsTextOfNamedSessionOnce(t *testing.T) {
 	b := newTab(t)
 	const path = "/v1/sessions/web-1"

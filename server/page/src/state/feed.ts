@@ -155,6 +155,7 @@ export async function finish(into: Reading): Promise<void> {
     const session = await getSession(id);
     const rest = await restAfterOthers(into, sent, session.offset, wasRefused(into));
     into.session.value = session;
+    if (rest) keepUnsent(id, { offset: session.offset, text: rest });
     await send(into, rest ?? restOf(into));
   } finally {
     finishing.delete(id);
@@ -233,10 +234,12 @@ async function open(id: string, rest?: Uint8Array): Promise<void> {
  * the session.
  */
 async function catchUp(into: Reading, rest?: Uint8Array): Promise<void> {
-  const { offset } = into.session.value;
+  const { id, offset } = into.session.value;
   await work(into, "opening", (signal) => fetchPast(into, offset, signal));
   const unsent = rest ?? restOfUnsent(into);
   if (unsent?.length && reading.value === into) {
+    // After another client's text, it has another offset than before.
+    if (unsentOf(id)) keepUnsent(id, { offset, text: unsent });
     await feed(into, unsent);
     // The session may have got the text meanwhile, from a request before the reload.
     if (!rest && into.problem.value?.kind === "offset-conflict") await resume(into, true);
