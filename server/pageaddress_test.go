@@ -159,6 +159,30 @@ func TestPageOpensSessionDespiteWorkOnAnother(t *testing.T) {
 	require.Equal(t, "some text\n", b.sessionText(slow))
 }
 
+// A file that is read late is not fed to a session that the user has left.
+func TestPageFeedsFileOnlyToShownSession(t *testing.T) {
+	b := newTab(t)
+	left, path := b.create(withBaseline), b.create(withBaseline)
+	b.open(place("read", left))
+	b.untilWatches("")
+	value[bool](b, `(() => {
+		const {arrayBuffer} = Blob.prototype;
+		Blob.prototype.arrayBuffer = async function () {
+			await new Promise((done) => setTimeout(done, 1000));
+			window.isRead = true;
+			return arrayBuffer.call(this);
+		};
+		return true;
+	})()`)
+	b.click("Add text")
+	b.chooseFile("late.log", []byte("text\n"))
+	value[bool](b, `(location.hash = "`+place("read", path)+`", true)`)
+	b.until(`window.isRead`)
+	b.score(path, "some text\n")
+	b.untilWatches("some text↵")
+	require.Empty(t, b.sessionText(left))
+}
+
 // Late answers of the view of sessions do not move a user who has left.
 func TestPageStaysWhereUserHasGone(t *testing.T) {
 	b := newTab(t)

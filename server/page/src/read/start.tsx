@@ -6,6 +6,7 @@ import { ModelChoice } from "../shell/model";
 import { Problem } from "../shell/problem";
 import { begin, feed } from "../state/feed";
 import { href } from "../state/route";
+import { useIsShown } from "../ui/hooks";
 import { firstOf, grouped, shortId } from "../ui/words";
 import { samples } from "./samples";
 
@@ -62,10 +63,13 @@ interface ComposerProps {
 }
 
 /** Accepts a text that is typed, pasted, dropped, or chosen as a file. */
-export function Composer({ label, action, busy, onText }: ComposerProps) {
+export function Composer({ label, action, busy: isUsed, onText }: ComposerProps) {
   const [text, setText] = useState("");
   const [isOver, setOver] = useState(false);
   const [problem, setProblem] = useState<ProblemError | null>(null);
+  const [isLoading, setLoading] = useState(false);
+  const busy = isUsed || isLoading;
+  const isShown = useIsShown();
   const chooser = useRef<HTMLInputElement>(null);
   const send = (): void => {
     if (text === "" || busy) return;
@@ -73,14 +77,18 @@ export function Composer({ label, action, busy, onText }: ComposerProps) {
     setText("");
   };
   const take = async (file: File | undefined): Promise<void> => {
-    if (!file) return;
+    if (!file || busy) return;
     setProblem(null);
+    setLoading(true);
     let content: ArrayBuffer;
     try {
       content = await file.arrayBuffer();
     } catch (error) {
       return setProblem(unreadable(file, error));
+    } finally {
+      setLoading(false);
     }
+    if (!isShown()) return; // the user has opened another session or view
     onText(file.name, new Uint8Array(content));
   };
   return (
