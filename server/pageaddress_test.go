@@ -102,6 +102,42 @@ func (b *tab) untilWatches(text string) {
 		document.querySelector(".problem") === null`)
 }
 
+// The server may lack the scores of a fork's newest text. Later text keeps the cost of each token.
+func TestPageKeepsCostsAfterTextWithoutScores(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, strings.Repeat("some text\n", 2000)) // too long for scores of each token
+	b.score(path, "no score\n")
+	value[bool](b, `(() => {
+		const {fetch} = window;
+		window.fetch = async (url, ...how) => {
+			const answer = await fetch(url, ...how);
+			if (/\/sessions\/[^/]+$/.test(url)) {
+				const session = await answer.json();
+				session.totals.bytes = 20000;
+				return new Response(JSON.stringify(session));
+			}
+			if (!/\/scores\?/.test(url) || window.isScored) return answer;
+			window.isScored = true;
+			const past = await answer.json();
+			const scores = past.scores.filter((s) => s.offset + s.bytes <= 20000);
+			return new Response(JSON.stringify({...past, scores}));
+		};
+		return true;
+	})()`)
+	value[bool](b, `(location.hash = "`+place("read", path)+`", true)`)
+	b.until(`document.querySelector(".totals .doing")?.textContent === "Watching…"`)
+	b.click("Adaptive")
+	for i := range 3 {
+		b.add("more\n")
+		b.untilText(path, strings.Repeat("some text\n", 2000)+"no score\n"+
+			strings.Repeat("more\n", i+1))
+		b.until(`document.querySelector(".totals .doing")?.textContent === ""`)
+	}
+	require.Contains(t, value[string](b, `document.querySelector(".coarse").innerText
+		.replaceAll("\u202f", "")`), "first 20000 bytes")
+}
+
 func TestPageShowsSessionAfterFailedOpening(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)

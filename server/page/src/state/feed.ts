@@ -288,6 +288,8 @@ async function fetchScores(into: Reading, to: number, signal: AbortSignal): Prom
     const range = { offset: at, length: Math.min(pastBytesMax, to - at), points: pastPoints };
     into.addPast(await pastScores(id, range, signal));
   }
+  // The server has no score yet of an unfinished word, and of the newest text of some forks.
+  into.scoredTo = Math.max(into.scoredTo, to);
 }
 
 /** Returns the offset of the oldest text before `to` that the server has; `to` without any. */

@@ -58,7 +58,7 @@ export class Reading {
   readonly missed = signal<[number, number] | null>(null);
   /** The place before which bits are means of pieces, because the page did not see that past. */
   coarseTo = 0;
-  /** The offset before which the page has all scores that the server has recorded. */
+  /** The offset before which the page has all scores that the server had at the last fetch. */
   scoredTo = 0;
   #frame = 0;
 
