@@ -219,6 +219,23 @@ func TestPageFeedsFileOnlyToShownSession(t *testing.T) {
 	require.Empty(t, b.sessionText(left))
 }
 
+// An address with the old name of a session gets the id, also in another view.
+func TestPageReplacesOldNameInAddress(t *testing.T) {
+	b := newTab(t)
+	require.Equal(t, http.StatusCreated, b.send("PUT", "/v1/sessions/old", ofCounts).StatusCode)
+	id := b.get("/v1/sessions/old").ID
+	b.open("#/sessions/old")
+	b.click("Name, labels")
+	b.fill(".edit input", "new")
+	b.slow(`\/sessions\/`+id+`$`, 1000)
+	value[any](b, `[...document.querySelectorAll(".details button")].find((e) =>
+		e.innerText === "Save").click(), true`)
+	b.until(`window.slowed > 0`)
+	value[bool](b, `(location.hash = "#/read/old", true)`)
+	b.until(`location.hash === "#/read/` + id + `"`)
+	b.untilWatches("")
+}
+
 // Late answers of the view of sessions do not move a user who has left.
 func TestPageStaysWhereUserHasGone(t *testing.T) {
 	b := newTab(t)

@@ -5,7 +5,7 @@ import { deleteSession } from "../api/sessions";
 import type { Session } from "../api/types";
 import { Problem } from "../shell/problem";
 import type { Reading } from "../state/reading";
-import { go, href, type View } from "../state/route";
+import { go, href, route, type View } from "../state/route";
 import { Dialog } from "../ui/dialog";
 import { useIsShown } from "../ui/hooks";
 import { bitsText, grouped, perByte, shortId, sizeText, titleOf } from "../ui/words";
@@ -49,7 +49,10 @@ export function Details({ of, on, list }: Props) {
   const changed = (session: Session): void => {
     const { name, labels, ttl_seconds } = session;
     if (on) on.session.value = { ...on.session.value, name, labels, ttl_seconds };
-    show(session); // the address may contain the old name
+    list.put(session);
+    // The address may contain the old name, also after the user has opened another view.
+    const { view, session: named } = route.value;
+    if (isShown() || named === of.name) go(view, session.id);
   };
   const others = list.all.value.filter(({ id, error }) => id !== of.id && !error);
   return (
