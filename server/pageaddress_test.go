@@ -219,6 +219,35 @@ func TestPageFeedsFileOnlyToShownSession(t *testing.T) {
 	require.Empty(t, b.sessionText(left))
 }
 
+// A session that is created or forked late does not replace the one that the user has opened.
+func TestPageStaysInSessionOpenedMeanwhile(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "some text\n")
+	leave := func() {
+		t.Helper()
+		b.until(`window.slowed > 0`)
+		value[bool](b, `(location.hash = "`+place("read", path)+`", true)`)
+		b.untilWatches("some text↵")
+		time.Sleep(1500 * time.Millisecond) // longer than the delay
+		b.untilWatches("some text↵")
+		require.Equal(t, place("read", path), value[string](b, `location.hash`))
+	}
+	b.slow(`\/sessions$`, 1000)
+	b.fill(".composer textarea", "late\n")
+	b.click("Read it")
+	leave()
+
+	b.open(place("write", b.create(withBaseline)))
+	b.until(`document.querySelector(".sheet textarea") !== null`)
+	b.commit("late")
+	b.until(`document.querySelector(".acts").innerText.includes("Undo")`)
+	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
+	b.slow(`\/fork$`, 1000)
+	b.with(chromedp.ModifierCtrl, "z")
+	leave()
+}
+
 // An address with the old name of a session gets the id, also in another view.
 func TestPageReplacesOldNameInAddress(t *testing.T) {
 	b := newTab(t)

@@ -22,7 +22,8 @@ export function Start() {
     setBusy(true);
     setProblem(null);
     try {
-      void feed(await begin(title), text);
+      const opened = await begin(title);
+      if (opened) void feed(opened, text);
     } catch (error) {
       setProblem(asProblem(error));
     } finally {

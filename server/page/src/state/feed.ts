@@ -52,8 +52,11 @@ export function stop(): void {
   opening = "";
 }
 
-/** Creates a session for a text and opens it. It is deleted after a week without use. */
-export async function begin(title: string): Promise<Reading> {
+/**
+ * Creates a session for a text and opens it; null if the user has opened another session meanwhile.
+ * The session is deleted after a week without use.
+ */
+export async function begin(title: string): Promise<Reading | null> {
   await knowModels();
   const session = await createSession({
     model: chosenModel.value || networks.value[0]?.id,
@@ -62,6 +65,7 @@ export async function begin(title: string): Promise<Reading> {
     ttl_seconds: secondsKept,
   });
   const opened = await readingOf(session);
+  if (route.value.session) return null;
   show(opened);
   return opened;
 }
