@@ -14,7 +14,7 @@ const DefaultName = "default"
 // DefaultHash and DefaultWeights are the hash and the number of weights of the default embedded
 // model. With them, callers need not read the model. A test compares both constants with the file.
 const (
-	DefaultHash    = "a2431b58498defdb500e5cc0138a7fc2bb93e500d3500d8d5e1bdcda30783313"
+	DefaultHash    = "259a2b65835fbfbc2f58a312e4fc80367b7786ea61767f66064776c92a267453"
 	DefaultWeights = 4403968
 )
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the text of six readings: pieces.py TRAIN MORE OUT.
+"""Makes the text of eight readings: pieces.py TRAIN MORE OUT.
 
-TRAIN and MORE are folders of documents, with a folder for each domain. OUT/pieces-1 to OUT/pieces-6
-get pieces of the documents, cut at the ends of lines: a share of each domain, drawn by a hash of
-their names, so that they are the same each time. No piece is in two folders.
-OUT/domains gets links to the documents, all code as one domain, for the meta-learners. MORE must
-have the documents of UNREAD. OUT appears only when it is complete.
+TRAIN and MORE are folders of documents, with a folder for each domain. OUT/pieces-1 to
+OUT/pieces-8 get pieces of the documents, cut at the ends of lines: a share of each domain, drawn
+by a hash of their names, so that they are the same each time. No piece is in two folders, except
+that OUT/pieces-7 and OUT/pieces-8 also have pieces of TRAIN that are in other folders. OUT/domains
+gets links to the documents, all code as one domain, for the meta-learners. MORE must have the
+documents of UNREAD. OUT appears only when it is complete.
 """
 import hashlib
 import os
@@ -14,13 +15,15 @@ import sys
 
 PIECE = 32 << 10  # bytes of a piece, at most
 
-# The share of each domain that a reading takes from TRAIN and from MORE; None is for all other domains.
-# The first reading takes a quarter of these shares, and each reading only what is left. The model had
-# read TRAIN before. In the first reading no kind of text dominates. Over half of the second one is
-# prose, which became worse in the first. The third has more of the kinds of TRAIN that the model began
-# to forget, such as laws and documentation in other languages. The fourth has some of every kind.
-# Of the fifth, over half is prose again. A third of the sixth is from TRAIN, and what was left of small
-# kinds is in it.
+# The share of each domain that a reading takes from TRAIN and from MORE; None is for all other
+# domains. The first reading takes a quarter of these shares, and each reading up to the sixth only
+# what is left. The model had read TRAIN before. In the first reading no kind of text dominates.
+# Over half of the second one is prose, which became worse in the first. The third has more of the
+# kinds of TRAIN that the model began to forget, such as laws and documentation in other languages.
+# The fourth has some of every kind. Of the fifth, over half is prose again. A third of the sixth is
+# from TRAIN, and what was left of small kinds is in it. The seventh is two thirds text of TRAIN,
+# also of earlier readings: mostly of the kinds that became worse in the sixth. The eighth, for
+# further training, has four fifths of new text.
 READINGS = [
     ({"speeches": .45, "wiki-markup": .45, "law-de": .45, None: .24},
      {"books-en": .6, "books-intl": .6, "docs-intl": .39, "logs": .36, "data": .36, "latex": .99,
@@ -45,6 +48,12 @@ READINGS = [
       "data": .3, "poetry-zh-json": .3, None: .6},
      {"books-en": .57, "books-intl": .95, "docs-intl": .15, "docs": .85, "logs": .13, "data": .17,
       "git-log": .8, "html": .95, "man": .9, "latex": .95, "proposals": .95, None: .4}),
+    ({"wiki-markup": .45, "speeches": .5, "law-de": .4, "docs-intl": .2, "books-intl": .05, "latex": .05,
+      "poetry-zh-json": .05, "data": .03, None: .02},
+     {"books-en": .2, "books-intl": .2, "docs-intl": .02, "logs": .02, None: .03}),
+    ({"books-en": .12, "wiki-markup": .2, "speeches": .2, "law-de": .2, "docs": .1, "docs-intl": .1,
+      "proposals": .1, "books-intl": .1, "latex": .1, None: .03},
+     {"code": .5, "data": .55, "docs-intl": .35, "logs": .42, None: 1}),
 ]
 
 # Documents that are never read, to measure long sessions and typing with.
@@ -77,12 +86,18 @@ def drawn(name, purpose):
     return int.from_bytes(digest[:6], "big") / (1 << 48)
 
 
+def taken(n, purpose, part, domain, source):
+    """Reports whether reading n, counted from 0, draws a part of a document."""
+    shares = READINGS[n][source]
+    if domain not in shares and domain.startswith("code-"):
+        domain = "code"
+    return drawn(part, purpose) < shares.get(domain, shares[None])
+
+
 def reading_of(part, domain, source):
-    """Returns the number of the reading that takes a part of a document, or None."""
+    """Returns which of the first six readings takes a part of a document, or None."""
     for n, purpose in enumerate(["share", "second", "third", "fourth", "fifth", "sixth"]):
-        shares = READINGS[n][source]
-        taken = drawn(part, purpose) < shares.get(domain, shares[None])
-        if taken and (n > 0 or drawn(part, "quarter") < .25):
+        if taken(n, purpose, part, domain, source) and (n > 0 or drawn(part, "quarter") < .25):
             return n + 1
     return None
 
@@ -115,14 +130,17 @@ def main():
                 for i, piece in enumerate(cuts(text)):
                     part = f"{name}-{i:02}"
                     reading = reading_of(part, domain, source)
-                    if not reading:
-                        continue
-                    at = os.path.join(out, f"pieces-{reading}", domain)
-                    os.makedirs(at, exist_ok=True)
-                    origin = "more" if folder == more else "train"
-                    with open(os.path.join(at, f"{os.path.basename(part)}-{origin}.txt"), "wb") as file:
-                        file.write(piece)
-                    read += len(piece)
+                    readings = [reading] if reading else []
+                    for n, purpose in [(6, "seventh"), (7, "eighth")]:
+                        if (folder == train or not readings) and taken(n, purpose, part, domain, source):
+                            readings.append(n + 1)
+                    for reading in readings:
+                        at = os.path.join(out, f"pieces-{reading}", domain)
+                        os.makedirs(at, exist_ok=True)
+                        origin = "more" if folder == more else "train"
+                        with open(os.path.join(at, f"{os.path.basename(part)}-{origin}.txt"), "wb") as file:
+                            file.write(piece)
+                        read += len(piece)
     os.rename(out, result)
     print(f"{read} bytes in {result}")
 
