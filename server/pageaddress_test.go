@@ -9,6 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lmserve/lmserve/api"
 )
 
 // commit writes text into the sheet and commits it.
@@ -237,6 +239,13 @@ func TestPageStaysInSessionOpenedMeanwhile(t *testing.T) {
 	b.fill(".composer textarea", "late\n")
 	b.click("Read it")
 	leave()
+	all := decode[api.SessionList](b.t, b.do("GET", "/v1/sessions", nil), http.StatusOK).Sessions
+	require.Len(t, all, 2)
+	for _, s := range all {
+		if made := "/v1/sessions/" + s.ID; made != path {
+			b.untilText(made, "late\n")
+		}
+	}
 
 	b.open(place("write", b.create(withBaseline)))
 	b.until(`document.querySelector(".sheet textarea") !== null`)

@@ -4,7 +4,7 @@ import { lastUsed } from "../api/sessions";
 import type { Session } from "../api/types";
 import { ModelChoice } from "../shell/model";
 import { Problem } from "../shell/problem";
-import { begin, feed } from "../state/feed";
+import { begin, feed, feedUnshown, reading } from "../state/feed";
 import { href } from "../state/route";
 import { useIsShown } from "../ui/hooks";
 import { firstOf, grouped, shortId } from "../ui/words";
@@ -23,7 +23,8 @@ export function Start() {
     setProblem(null);
     try {
       const opened = await begin(title);
-      if (opened) void feed(opened, text);
+      if (opened === reading.value) void feed(opened, text);
+      else await feedUnshown(opened, text);
     } catch (error) {
       setProblem(asProblem(error));
     } finally {

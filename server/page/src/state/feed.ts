@@ -53,10 +53,10 @@ export function stop(): void {
 }
 
 /**
- * Creates a session for a text and opens it; null if the user has opened another session meanwhile.
+ * Creates a session for a text, and shows it unless the user has opened another session meanwhile.
  * The session is deleted after a week without use.
  */
-export async function begin(title: string): Promise<Reading | null> {
+export async function begin(title: string): Promise<Reading> {
   await knowModels();
   const session = await createSession({
     model: chosenModel.value || networks.value[0]?.id,
@@ -65,8 +65,7 @@ export async function begin(title: string): Promise<Reading | null> {
     ttl_seconds: secondsKept,
   });
   const opened = await readingOf(session);
-  if (route.value.session) return null;
-  show(opened);
+  if (!route.value.session) show(opened);
   return opened;
 }
 
@@ -97,6 +96,12 @@ export async function feed(into: Reading, text: Uint8Array): Promise<void> {
     if (into.lacksPast) await fetchScores(into, offset, signal);
     await send(into, restOf(into), signal);
   });
+}
+
+/** Feeds a text to a session that was left before it was shown. */
+export async function feedUnshown(into: Reading, text: Uint8Array): Promise<void> {
+  into.addText(text);
+  await finish(into);
 }
 
 /**
