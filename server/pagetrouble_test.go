@@ -245,6 +245,35 @@ func TestPageShowsShadowsOfLongSession(t *testing.T) {
 	b.until(`document.querySelector(".sums .shadow1 dt")?.innerText.startsWith("Shadow static")`)
 }
 
+// A failed attempt to send refused text again does not change which part of the text is sent.
+func TestPageSendsWholeTextAfterFailedAttempt(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "start\n")
+	b.open(place("read", path))
+	b.until(`document.querySelector(".totals .doing")?.textContent === "Watching…"`)
+	b.slow(`\/score\?.*offset=`, 2000)
+	b.add("mine and more\n")
+	b.until(`window.slowed > 0`)
+	b.score(path, "mine too\n")
+	again := `[...document.querySelectorAll("button")].some((e) => e.innerText === "Try again")`
+	b.until(again)
+	value[bool](b, fmt.Sprintf(`(() => {
+		const {fetch} = window;
+		window.fetch = async (url, ...how) => {
+			if (!("/" + url).endsWith(%q)) return fetch(url, ...how);
+			window.fetch = fetch;
+			window.failed = true;
+			throw new TypeError("no network");
+		};
+		return true;
+	})()`, path))
+	b.click("Try again")
+	b.until(`window.failed && ` + again)
+	b.click("Try again")
+	b.untilText(path, "start\nmine too\nmine and more\n")
+}
+
 // If another client feeds the session first, the page sends the whole text after that text.
 func TestPageSendsWholeTextAfterAnotherClient(t *testing.T) {
 	b := newTab(t)

@@ -112,7 +112,7 @@ export async function resume(into: Reading, mayBeFed = false): Promise<void> {
   const { id, offset: sent } = into.session.value;
   if (into.end < sent || (into.end === sent && into.lacksPast)) return catchUp(into);
   if (into.end === sent) return follow(into);
-  const isRefused = !mayBeFed && wasRefused(into);
+  const isRefused = !mayBeFed && into.isRefused;
   let rest: Uint8Array | null = null;
   await work(into, "feeding", async (signal) => {
     const session = await getSession(id, signal);
@@ -127,9 +127,6 @@ export async function resume(into: Reading, mayBeFed = false): Promise<void> {
   });
   if (rest) await open(id, rest);
 }
-
-/** Whether the server has refused text because another client has fed the session. */
-const wasRefused = (into: Reading): boolean => into.problem.peek()?.kind === "offset-conflict";
 
 /**
  * Returns what the session lacks of the text after `from` if another client has fed the session;
@@ -162,7 +159,7 @@ export async function finish(into: Reading): Promise<void> {
   finishing.add(id);
   try {
     const session = await getSession(id);
-    const rest = await restAfterOthers(into, sent, session.offset, wasRefused(into));
+    const rest = await restAfterOthers(into, sent, session.offset, into.isRefused);
     into.session.value = session;
     if (rest) keepUnsent(id, { offset: session.offset, text: rest });
     await send(into, rest ?? restOf(into));
@@ -186,6 +183,7 @@ async function send(
       into.take(event);
     }
   }
+  into.isRefused = false;
   keepUnsent(id, null);
 }
 
@@ -365,7 +363,9 @@ async function work(
   try {
     await task(signal);
   } catch (error) {
-    if (!isAbort(error)) on.problem.value = asProblem(error);
+    if (isAbort(error)) return;
+    on.problem.value = asProblem(error);
+    on.isRefused ||= on.problem.value.kind === "offset-conflict";
   } finally {
     if (working.signal === signal) on.activity.value = "idle";
   }
