@@ -245,17 +245,23 @@ func TestPageShowsShadowsOfLongSession(t *testing.T) {
 	b.until(`document.querySelector(".sums .shadow1 dt")?.innerText.startsWith("Shadow static")`)
 }
 
-// A failed attempt to send refused text again does not change which part of the text is sent.
-func TestPageSendsWholeTextAfterFailedAttempt(t *testing.T) {
-	b := newTab(t)
-	path := b.create(withBaseline)
+// addAfterOther adds text that reaches the server after another client's text.
+func (b *tab) addAfterOther(path, other string) {
+	b.t.Helper()
 	b.score(path, "start\n")
 	b.open(place("read", path))
 	b.until(`document.querySelector(".totals .doing")?.textContent === "Watching…"`)
 	b.slow(`\/score\?.*offset=`, 2000)
 	b.add("mine and more\n")
 	b.until(`window.slowed > 0`)
-	b.score(path, "mine too\n")
+	b.score(path, other)
+}
+
+// A failed attempt to send refused text again does not change which part of the text is sent.
+func TestPageSendsWholeTextAfterFailedAttempt(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.addAfterOther(path, "mine too\n")
 	again := `[...document.querySelectorAll("button")].some((e) => e.innerText === "Try again")`
 	b.until(again)
 	value[bool](b, fmt.Sprintf(`(() => {
@@ -278,13 +284,7 @@ func TestPageSendsWholeTextAfterFailedAttempt(t *testing.T) {
 func TestPageSendsWholeTextAfterAnotherClient(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
-	b.score(path, "start\n")
-	b.open(place("read", path))
-	b.until(`document.querySelector(".totals .doing")?.textContent === "Watching…"`)
-	b.slow(`\/score\?.*offset=`, 2000)
-	b.add("mine and more\n")
-	b.until(`window.slowed > 0`)
-	b.score(path, "theirs\n")
+	b.addAfterOther(path, "theirs\n")
 	b.click("Try again")
 	b.untilText(path, "start\ntheirs\nmine and more\n")
 	b.until(`document.querySelector(".map")?.textContent === "start↵theirs↵mine and more↵"`)
