@@ -49,9 +49,11 @@ export function App() {
         </button>
       </header>
       <main id="main" tabIndex={-1} class={`view-${at.view}`}>
-        {openProblem.value && at.view !== "sessions" && at.view !== "incidents"
-          ? <Problem error={openProblem.value} />
-          : <View />}
+        {at.view === "sessions" || at.view === "incidents" || reading.value || !at.session
+          ? <View />
+          : openProblem.value
+            ? <Problem error={openProblem.value} />
+            : <p class="note">Opening…</p>}
       </main>
       <footer class="about">
         <a href="docs">API documentation</a>

@@ -8,7 +8,7 @@ import { Totals } from "../learn/totals";
 import { ReadingProblems } from "../shell/problem";
 import { reading, resume, stop } from "../state/feed";
 import type { Reading } from "../state/reading";
-import { href, route } from "../state/route";
+import { href } from "../state/route";
 import { Choice } from "../ui/choice";
 import { useCalm, useWidth } from "../ui/hooks";
 import { bitsText, namesOf } from "../ui/words";
@@ -22,7 +22,6 @@ const windows = [
 /** Shows how the session learns: the cost of its text, and the effect of updates. */
 export function LearnView() {
   const shown = reading.value;
-  if (!shown && route.value.session) return <p class="note">Opening…</p>;
   return shown ? <Learning key={shown.session.peek().id} of={shown} /> : <Nothing />;
 }
 

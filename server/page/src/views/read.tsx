@@ -18,7 +18,6 @@ const strangeRank = 30;
 /** Reads a text as a map of surprise. */
 export function ReadView() {
   if (reading.value) return <Read reading={reading.value} />;
-  if (route.value.session) return <p class="note">Opening…</p>;
   return <Start />;
 }
 

@@ -33,7 +33,6 @@ interface Learnt {
 /** Continues the session's text together with the models. */
 export function WriteView() {
   const shown = reading.value;
-  if (!shown && route.value.session) return <p class="note">Opening…</p>;
   return shown ? <Writing key={shown.session.peek().id} on={shown} /> : <Nothing />;
 }
 
