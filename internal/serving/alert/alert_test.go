@@ -160,6 +160,13 @@ func closed(i *api.Incident) *api.Incident {
 	return &after
 }
 
+// judged returns a copy of the incident with a verdict.
+func judged(i *api.Incident, v api.Verdict) *api.Incident {
+	after := *i
+	after.Verdict = &v
+	return &after
+}
+
 func TestIncidentIsReportedAtItsOpeningAndEnd(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	n := start(t, c, "", receiver(t, b.URL+"/hook"))
@@ -248,8 +255,13 @@ func TestRestartDeliversWhatWaits(t *testing.T) {
 
 	b.answer(http.StatusOK)
 	n = start(t, c, file, receiver(t, b.URL))
-	require.Equal(t, want, b.alerts(t, 1)[0].ID)
+	c.reaches(t, "webhook sent", 1)
 	require.Zero(t, n.Close(time.Minute))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, got := range b.got { // the server may still answer the first Notifier's last request
+		require.Equal(t, want, got.ID)
+	}
 }
 
 // An incident that is open before and after a restart causes one alert. Incidents that open or end
@@ -296,17 +308,15 @@ func TestRestartForgetsSessionsThatLeft(t *testing.T) {
 func TestVerdictDecides(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	n := start(t, c, "", receiver(t, b.URL))
-	no, yes := incident(1), incident(2)
-	no.Verdict = new(api.VerdictFalseAlarm)
-	yes.P, yes.Verdict = 1./100, new(api.VerdictMatters)
-	n.Incident(web, "", no, nil)
+	n.Incident(web, "", judged(incident(1), api.VerdictFalseAlarm), nil)
+	usual := incident(2)
+	usual.P = 1. / 100
+	yes := judged(usual, api.VerdictMatters)
 	n.Incident(web, "", yes, nil)
 	require.EqualValues(t, 2, b.alerts(t, 1)[0].Incident.Number)
-	yes.Verdict = new(api.VerdictFalseAlarm)
-	n.Incident(web, "", yes, nil)
+	n.Incident(web, "", judged(usual, api.VerdictFalseAlarm), nil)
 	require.Equal(t, Resolved, b.alerts(t, 2)[1].Status)
-	yes.Verdict = new(api.VerdictMatters) // the user corrects the last verdict
-	n.Incident(web, "", yes, nil)
+	n.Incident(web, "", yes, nil) // the user corrects the last verdict
 	n.Incident(web, "", closed(yes), nil)
 	got, seen := b.alerts(t, 4), map[string]bool{}
 	for i, a := range got {

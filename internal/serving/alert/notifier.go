@@ -123,7 +123,8 @@ func (n *Notifier) Close(patience time.Duration) (lost int) {
 	return lost
 }
 
-// Incident handles news of an incident at line l, which is nil if the line is not known.
+// Incident handles news of an incident at line l, which is nil if the line is not known. Neither may
+// change afterwards, because waiting alerts refer to them.
 func (n *Notifier) Incident(of Session, source string, i *api.Incident, l *Line) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

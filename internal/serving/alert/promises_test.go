@@ -120,16 +120,13 @@ func TestReopenedIncidentHasNewIDAfterRestart(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	file := filepath.Join(t.TempDir(), "alerts.json")
 	n := start(t, c, file, receiver(t, b.URL))
-	i := incident(1)
-	n.Incident(web, "", i, nil)
-	i.Verdict = new(api.VerdictFalseAlarm)
-	n.Incidents(web, "", []api.Incident{*i})
+	n.Incident(web, "", incident(1), nil)
+	n.Incidents(web, "", []api.Incident{*judged(incident(1), api.VerdictFalseAlarm)})
 	b.alerts(t, 2)
 	require.Zero(t, n.Close(time.Minute))
 
 	n = start(t, c, file, receiver(t, b.URL))
-	i.Verdict = nil // the user revokes the verdict
-	n.Incidents(web, "", []api.Incident{*i})
+	n.Incidents(web, "", []api.Incident{*incident(1)}) // the user revokes the verdict
 	got := b.alerts(t, 3)
 	require.Equal(t, Firing, got[2].Status)
 	require.Equal(t, got[0].IncidentID, got[2].IncidentID)
@@ -278,12 +275,9 @@ func TestOtherAlertsHaveOtherIDs(t *testing.T) {
 func TestEachReopeningHasNewID(t *testing.T) {
 	b := newInbox(t)
 	n := start(t, &account{}, "", receiver(t, b.URL))
-	i := incident(1)
 	for range 3 {
-		i.Verdict = nil // the user revokes the verdict
-		n.Incident(web, "", i, nil)
-		i.Verdict = new(api.VerdictFalseAlarm)
-		n.Incident(web, "", i, nil)
+		n.Incident(web, "", incident(1), nil) // without a verdict, or the user has revoked it
+		n.Incident(web, "", judged(incident(1), api.VerdictFalseAlarm), nil)
 	}
 	ids := map[string]bool{}
 	for _, a := range b.alerts(t, 6) {
