@@ -67,7 +67,7 @@ pictures: build ## render the documentation's pictures of the page again (needs 
 	mkdir -p docs/pictures
 	LMSERVE_PICTURES=$(CURDIR)/docs/pictures $(GO) test ./internal/lab/demo -run Pictures -count=1 -timeout 1h
 
-default-model: build ## make the embedded model again, in WORK, with TEXT=DIR MORE=DIR VALID=DIR WORK=DIR (a day)
+default-model: build ## make the embedded model again, in WORK, with TEXT=DIR MORE=DIR VALID=DIR WORK=DIR (over a day)
 	@test -n "$(TEXT)" -a -n "$(MORE)" -a -n "$(VALID)" -a -n "$(WORK)" || { echo "expected: make default-model TEXT=DIR MORE=DIR VALID=DIR WORK=DIR"; exit 2; }
 	sh weights/recipe/make.sh bin/lmserve "$(TEXT)" "$(MORE)" "$(VALID)" "$(WORK)"
 

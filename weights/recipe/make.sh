@@ -42,11 +42,13 @@ run prose --phase meta --init "$work/meta.safetensors" --meta-steps 2000 --meta-
 run more --phase meta --init "$work/prose.safetensors" --meta-steps 4000 --meta-lr 0.001 --seed 4 --valid-bytes 16384 --valid-every -1 --store bf16
 
 # The settings of the other methods of adaptation, which the model keeps from here on.
-[ -e "$work/tuned.safetensors" ] ||
-	"$lmserve" tune --model "$work/more.safetensors" --data "$valid" --statistics "$text" --out "$work/tuned.safetensors"
+[ -e "$work/tuned.safetensors" ] || {
+	"$lmserve" tune --model "$work/more.safetensors" --data "$valid" --statistics "$text" --out "$work/tuning.safetensors"
+	mv "$work/tuning.safetensors" "$work/tuned.safetensors"
+}
 
-# The slow weights read on, all domains now, beside companions of counts: what they learn from is
-# mostly the loss of the mixture.
+# The slow weights continue with the text of all domains and with companions of counts. The mixture's
+# loss has the larger weight.
 run counts --phase pretrain --init "$work/tuned.safetensors" --config "$recipe/long.json" --balance 0.5 --batch 16 --steps 3600 \
 	--warmup 60 --lr 0.0015 --seed 5 --companion-share 0.6 --valid-bytes 8192 --valid-every 600
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the text of eight readings: pieces.py TRAIN MORE OUT.
+"""Makes the text of steps 13 to 20: pieces.py TRAIN MORE OUT.
 
 TRAIN and MORE are folders of documents, with a folder for each domain. OUT/pieces-1 to
 OUT/pieces-8 get pieces of the documents, cut at the ends of lines: a share of each domain, drawn

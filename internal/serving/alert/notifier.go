@@ -123,8 +123,8 @@ func (n *Notifier) Close(patience time.Duration) (lost int) {
 	return lost
 }
 
-// Incident handles news of an incident at line l, which is nil if the line is not known. Neither may
-// change afterwards, because waiting alerts refer to them.
+// Incident handles news of an incident at line l, which is nil if the line is not known. Waiting
+// alerts refer to the incident and the line, so neither may change afterwards.
 func (n *Notifier) Incident(of Session, source string, i *api.Incident, l *Line) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

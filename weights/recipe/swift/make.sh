@@ -2,7 +2,7 @@
 # Makes the embedded model for streams: make.sh LMSERVE TEXT MORE VALID WORK. LMSERVE is the program;
 # TEXT, MORE and VALID are folders of text, with a folder in them for each domain. Each step is a run
 # of lmserve, and leaves its model, checkpoints, metrics and report in WORK. After an interruption the
-# same command goes on where it was.
+# same command continues.
 set -eu
 lmserve=$1 text=$2 more=$3 valid=$4 work=$5
 recipe=$(dirname "$0")/..
@@ -17,12 +17,13 @@ run() {
 		--checkpoints "$work/$step" --checkpoint-every 250 --resume --report "$work/$step.html" --out "$work/$step.safetensors" "$@"
 }
 
-# The slow weights learn beside companions of counts from the start: what counts know, a network of
-# this size need not.
+# The slow weights learn with companions of counts from the start. So this small network does not
+# learn what the counts already predict.
 run first --phase pretrain --config swift --balance 0.5 --batch 32 --steps 13000 --warmup 300 --lr 0.01 \
 	--companion-share 0.5 --companion-bytes 524288 --valid-every 2000 --store float32
 
-# The same again over other text, and mostly from the loss of the mixture, which is what is served.
+# The same with the text in another order, and mostly from the mixture's loss, because sessions use
+# the mixture.
 run second --phase pretrain --init "$work/first.safetensors" --balance 0.5 --batch 32 --steps 13000 --warmup 300 --lr 0.006 \
 	--seed 9 --companion-share 0.8 --companion-bytes 524288 --valid-every 2000 --store float32
 

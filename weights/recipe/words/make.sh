@@ -2,8 +2,7 @@
 # Makes the model of words: make.sh LMSERVE TEXT VALID WORK. LMSERVE is the program; TEXT is a
 # folder with the folders books-en, speeches and wiki-markup (pages of a dump of Wikipedia), VALID
 # one with books-en, speeches and wikitext. Each step is a run of lmserve, and leaves its model,
-# checkpoints, metrics and report in WORK. After an interruption the same command goes on where it
-# was.
+# checkpoints, metrics and report in WORK. After an interruption the same command continues.
 set -eu
 lmserve=$1 text=$2 valid=$3 work=$4
 recipe=$(dirname "$0")
