@@ -69,7 +69,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 	}
 	defer func() { _ = log.Sync() }() // on some systems, Sync of standard error always fails
 	// This check precedes the opening of the keys, because the store may contain the keys.
-	if err := f.checkStore(c); err != nil {
+	if err := f.checkStore(); err != nil {
 		return err
 	}
 	following, unfollow := context.WithCancel(c.Context())

@@ -163,13 +163,10 @@ func (f *limitFlags) check() error {
 	return nil
 }
 
-// checkStore checks the place of the sessions. A data folder on the command line takes precedence
-// over a configured database.
-func (f *serveFlags) checkStore(c *cobra.Command) error {
+// checkStore checks the place of the sessions. A server with a database also uses a data folder,
+// for its copy of the keys.
+func (f *serveFlags) checkStore() error {
 	n := &f.data.network
-	if onCommandLine(c, "data-dir") && !onCommandLine(c, "store") {
-		*n = networkFlags{}
-	}
 	switch {
 	case !n.given():
 		return cmp.Or(n.check(), f.cluster.check(false, f.userSessions))

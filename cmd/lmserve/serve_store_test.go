@@ -48,8 +48,8 @@ func TestServeRefusesTwoPlacesForSessions(t *testing.T) {
 		plain("postgres://lmserve:secret@db/lmserve?password=secret"))
 }
 
-// A data folder or keys file on the command line takes precedence over a configured database, which
-// cannot be reached in this test.
+// For sessions and keys, a data folder or keys file on the command line takes precedence over a
+// configured database. The database cannot be reached in this test.
 func TestDataFolderPrecedesConfiguredStore(t *testing.T) {
 	const store, objects = "postgres://lmserve@127.0.0.1:1/lmserve", "file:///nowhere"
 	dir := t.TempDir()
@@ -66,10 +66,6 @@ func TestDataFolderPrecedesConfiguredStore(t *testing.T) {
 	must(t, "", "keys", "add", "ann", "--data-dir", dir)
 	file := filepath.Join(dir, "keys.json")
 	require.Contains(t, must(t, "", "keys", "list", "--keys-file", file), " ann ")
-
-	_, stderr, _ = lmserve("", "serve", "--data-dir", dir, "--disk-budget", "1G",
-		"--cors-origin", "x")
-	require.Contains(t, stderr, "--cors-origin", "a database has no --disk-budget")
 
 	// Without a folder on the command line, the database remains the place.
 	t.Setenv("LMSERVE_DATA_DIR", dir)
@@ -90,5 +86,20 @@ func TestDataFolderPrecedesConfiguredStore(t *testing.T) {
 		_, stderr, code := lmserve("", append(args, "--data-dir", dir, "--store", store)...)
 		require.Equal(t, exitUsage, code, stderr)
 		require.Contains(t, stderr, "--store and --data-dir are both given, expected one of them")
+	}
+}
+
+// A server with a configured database keeps its copy of the keys in the data folder.
+func TestServeUsesStoreBesideDataFolder(t *testing.T) {
+	t.Setenv("LMSERVE_STORE", "postgres://lmserve@127.0.0.1:1/lmserve")
+	t.Setenv("LMSERVE_OBJECTS", "file:///nowhere")
+	for says, args := range map[string][]string{
+		"--disk-budget is 1G and --store is given": {"--disk-budget", "1G"},
+		`--advertise is "h:1", expected a URL`:     {"--advertise", "h:1"},
+	} {
+		_, stderr, code := lmserve("", append([]string{"serve", "--data-dir", t.TempDir(),
+			"--log-format", "none"}, args...)...)
+		require.Equal(t, exitUsage, code)
+		require.Contains(t, stderr, says)
 	}
 }
