@@ -49,9 +49,14 @@ func openSession(
 		switch {
 		case client.Is(err, client.ProblemSessionNotFound):
 			r.Seed = &seed
-		case err != nil || r.Settings == nil && r.Model == nil && r.Seed == nil:
-			// The request has no settings, model or seed, so any existing session will do, whether
-			// name is the session's name or its id.
+		case err != nil:
+			return s, keep, err
+		case r.Settings == nil && r.Model == nil:
+			// EnsureSession accepts only a name, but here name may also be the session's id.
+			if r.Seed != nil && *r.Seed != s.Seed {
+				err = usagef("--seed is %d, expected %d, the seed of session %s", *r.Seed, s.Seed,
+					name)
+			}
 			return s, keep, err
 		}
 		s, _, err = cl.EnsureSession(ctx, name, r)

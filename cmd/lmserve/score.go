@@ -144,7 +144,7 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
-	if c.Flags().Changed("seed") {
+	if onCommandLine(c, "seed") {
 		r.Seed = &k.stream.seed
 	}
 	in, closeIn, err := openAll(c.Context(), files, c.InOrStdin())

@@ -44,6 +44,7 @@ func TestSuggestPrintsNoControlCharacters(t *testing.T) {
 }
 
 // --seed applies to new sessions only. Its default is 0. An existing session keeps its own seed.
+// The command score refuses an existing session with another seed.
 func TestNewSessionsHaveTheSeedOfTheFlag(t *testing.T) {
 	url, stop := serving(t, "--model", smallModel(t))
 	defer stop()
@@ -60,7 +61,20 @@ func TestNewSessionsHaveTheSeedOfTheFlag(t *testing.T) {
 	require.EqualValues(t, 0, seedOf("default", "suggest"))
 	require.EqualValues(t, 0, seedOf("scored", "score"))
 
+	_, session := send(t, http.MethodGet, url+"/v1/sessions/completed", "", "")
+	for _, name := range []string{"completed", session["id"].(string)} {
+		score := []string{"score", "--server", url, "--session", name, "--seed"}
+		must(t, "", append(score, "5")...)
+		_, stderr, code := lmserve("", append(score, "6")...)
+		require.Equal(t, exitUsage, code)
+		require.Contains(t, stderr, "--seed is 6, expected 5")
+	}
+
 	_, stderr, code := lmserve("", "suggest", "--server", url, "--theta", "0.5")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "--theta has no effect with method ")
+
+	t.Setenv("LMSERVE_SEED", "7")
+	require.EqualValues(t, 5, seedOf("completed", "score"), "a configured seed is no requirement")
+	require.EqualValues(t, 7, seedOf("configured", "score"))
 }
