@@ -48,6 +48,7 @@ type foundIncident struct {
 	shown  int64
 	// an earlier run of watch printed the incident, and no line has joined the incident since
 	before bool
+	judged bool // the user has given a verdict, which later events may lack
 }
 
 // before records a session's open incidents that an earlier run of watch has printed.
@@ -59,7 +60,9 @@ func (r *lineReport) before(source string, list client.IncidentList) {
 			return o.source == source && o.Number == i.Number
 		})
 		if i.State == client.IncidentOpen && watch.Worth(&i, r.threshold) && !isKnown {
-			known := foundIncident{source, i, i.P, i.Last, true}
+			known := foundIncident{
+				source: source, Incident: i, shownP: i.P, shown: i.Last, before: true,
+			}
 			r.incidents.open = append(r.incidents.open, known)
 			r.incidents.printed = append(r.incidents.printed, known)
 		}
@@ -86,6 +89,9 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)
 			at = -1
 		}
+		if at >= 0 && r.incidents.open[at].judged { // i may be older than the verdict
+			i.Verdict = r.incidents.open[at].Verdict
+		}
 		switch {
 		case at >= 0 && i.State != client.IncidentOpen:
 			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)
@@ -108,10 +114,9 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 			}
 		case i.State == client.IncidentOpen && i.Last == f.Line.Number &&
 			watch.Worth(&i, r.threshold):
-			r.incidents.open = append(r.incidents.open, foundIncident{f.Source, i, i.P, i.Last,
-				false})
-			r.incidents.printed = append(r.incidents.printed, foundIncident{f.Source, i, i.P,
-				i.Last, false})
+			found := foundIncident{source: f.Source, Incident: i, shownP: i.P, shown: i.Last}
+			r.incidents.open = append(r.incidents.open, found)
+			r.incidents.printed = append(r.incidents.printed, found)
 			r.incidents.printed = r.incidents.printed[max(0, len(r.incidents.printed)-printedMost):]
 			r.total.shown++
 			shown = true
@@ -205,7 +210,7 @@ func (r *lineReport) judged(source string, number int64, verdict *client.Verdict
 	defer r.mu.Unlock()
 	for k := range r.incidents.open {
 		if i := &r.incidents.open[k]; i.source == source && i.Number == number {
-			i.Verdict = verdict
+			i.Verdict, i.judged = verdict, true
 		}
 	}
 }
