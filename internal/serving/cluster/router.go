@@ -67,25 +67,16 @@ func (r *Router) Alive(addr string) bool {
 
 // Fresh returns the address of the server that should create a session; an empty address means this
 // server. The chosen server has all models of this server, the same first model and, if possible,
-// the same arithmetic. If this server drains and no such server remains, Fresh chooses a server
-// with the same first model. Equal keys give the same server.
+// the same arithmetic. Equal keys give the same server.
 func (r *Router) Fresh(key string) (addr string) {
 	self := r.Member.Self()
-	able := r.able(self.Models)
-	ready := func(n Node) bool { return !n.Draining }
-	if self.Draining && !slices.ContainsFunc(able, ready) {
-		able = r.able(self.Models[:min(1, len(self.Models))])
-	}
-	return r.choose(able, key, "", self.Numerics)
-}
-
-func (r *Router) able(models []string) (able []Node) {
+	var able []Node
 	for _, n := range r.Member.Alive() {
-		if n.servesAll(models) {
+		if n.servesAll(self.Models) {
 			able = append(able, n)
 		}
 	}
-	return able
+	return r.choose(able, key, "", self.Numerics)
 }
 
 // servesAll reports whether a node serves all these models, and has the same first model.
