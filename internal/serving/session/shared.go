@@ -253,8 +253,8 @@ func (c *sharedCatalog) end(ctx context.Context) {
 	}
 }
 
-// tend deletes expired sessions, and drops unclaimed sessions from the registry. It calls cut if
-// the lease has lapsed, and returns the term of the lease.
+// tend deletes expired sessions, repeats failed deletions, and drops unclaimed sessions from the
+// registry. It calls cut if the lease has lapsed, and returns the term of the lease.
 func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
 	term = c.lease.Term()
 	if err := c.lease.Err(); err != nil || term != before {
@@ -265,10 +265,14 @@ func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
 	}
 	c.sweep()
 	c.forget()
-	if _, err := c.shared.Expire(context.Background(), tendBatch); err != nil &&
-		!errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrClosed) {
+	_, err := c.shared.Expire(context.Background(), tendBatch)
+	if errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrClosed) {
+		return term
+	}
+	if err != nil {
 		c.logError(fmt.Errorf("session: deleting expired sessions: %w", err))
 	}
+	discardAll(c.undeleted.take())
 	return term
 }
 

@@ -95,6 +95,30 @@ func TestSessionFoundWhileMadeIsOneSession(t *testing.T) {
 	require.Zero(t, mg.Stats().MemoryBytes)
 }
 
+// A fork fails, and so does its deletion. The server deletes the fork later, because nobody finds
+// the fork by its name.
+func TestFailedForkIsDeletedLater(t *testing.T) {
+	store := newSharedFolder(t)
+	heads := &faultyStore{Store: store.Store}
+	deletions := &faultyStore{Store: heads}
+	store.Store = deletions
+	mg := newManager(t, Options{Store: store, Lease: ownLease{}})
+	id := create(t, mg, CreateRequest{})
+	heads.fail("SetHead", storage.ErrUnavailable, false)
+	deletions.fail("Delete", storage.ErrUnavailable, false)
+	_, err := mg.Fork(t.Context(), Caller{}, id, ForkRequest{Name: "news"})
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.Equal(t, []int{1, 1}, []int{heads.hit, deletions.hit})
+	soon(t, "the fork is deleted", func() bool {
+		var ids []string
+		err := storage.Each(t.Context(), heads, func(found storage.Session) error {
+			ids = append(ids, found.ID)
+			return nil
+		})
+		return err == nil && len(ids) == 1 && ids[0] == id
+	})
+}
+
 // The store hangs while the server deletes expired sessions.
 func TestDrainEndsWithItsContext(t *testing.T) {
 	store := newSharedFolder(t)

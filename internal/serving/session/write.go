@@ -133,7 +133,8 @@ func (s *session) discard() {
 		!errors.Is(err, storage.ErrFenced) {
 		s.host.logError(fmt.Errorf("session: deleting expired or incomplete session %s: "+
 			"%w", s.ID, err))
-		if s.host.lease.own { // a shared store deletes such sessions itself
+		// Without the epoch, a complete session in a shared store may be in use on another server.
+		if s.host.lease.own || s.epoch() != 0 || !s.Complete {
 			s.host.undeleted.add(s)
 		}
 	}
