@@ -305,6 +305,17 @@ func TestDeliveryReportsItsUnfinishedRecord(t *testing.T) {
 	}
 }
 
+// checkedLease is a lease that calls check whenever the server checks the lease.
+type checkedLease struct {
+	ownLease
+	check func()
+}
+
+func (l checkedLease) Err() error {
+	l.check()
+	return nil
+}
+
 // The unfinished record is only part of the report. If the state for it is missing, a whole
 // delivery does not fail, because its repetition would be fed again.
 func TestWholeDeliveryNeedsNoRecord(t *testing.T) {
@@ -318,14 +329,12 @@ func TestWholeDeliveryNeedsNoRecord(t *testing.T) {
 		},
 		"long recovery": func(mg *Manager, s *session) func() {
 			mg.engine.scoreRecovery = time.Millisecond
-			ctx, end := context.WithTimeout(background, 10*time.Second)
-			go func() { // keeps the state from the delivery
-				s.state <- struct{}{}
-				<-ctx.Done()
+			taken := false // whether the test keeps the state from the delivery
+			mg.index.lease.Lease = checkedLease{check: func() { taken = taken || s.tryLock() }}
+			return func() {
+				require.True(t, taken)
 				s.unlock()
-			}()
-			time.Sleep(100 * time.Millisecond) // by now the function above waits for the state
-			return end
+			}
 		},
 	} {
 		mg := newManager(t, Options{})
