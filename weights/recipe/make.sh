@@ -96,7 +96,7 @@ for steps in $(seq 1000 100 4100) 4190; do
 done
 average average "$@"
 
-# They read six more parts. After each, an average of new and old weights is better than both.
+# They read seven more parts. After each, an average of new and old weights is better than both.
 read_part again 2 --init "$work/average.safetensors" --steps 2800 --lr 0.001 --seed 22 --store bf16
 average again-mix .6:"$work/again.safetensors" .2:"$work/average.safetensors" .2:"$work/after.safetensors"
 read_part third 3 --init "$work/again-mix.safetensors" --steps 1400 --warmup 40 --lr 0.0008 --seed 23 --store bf16
@@ -109,9 +109,11 @@ read_part sixth 6 --init "$work/fifth-mix.safetensors" --steps 5000 --warmup 40 
 average sixth-mix .4:"$work/sixth.safetensors" .4:"$work/fifth-mix.safetensors" .2:"$work/fourth-mix.safetensors"
 read_part seventh 7 --init "$work/sixth-mix.safetensors" --steps 800 --warmup 40 --lr 0.0008 --seed 27 --store bf16
 average seventh-mix .4:"$work/seventh.safetensors" .4:"$work/sixth-mix.safetensors" .2:"$work/fifth-mix.safetensors"
+read_part eighth 8 --init "$work/seventh-mix.safetensors" --steps 4050 --warmup 40 --lr 0.001 --seed 28 --store bf16
+average eighth-mix .35:"$work/eighth.safetensors" .3:"$work/seventh.safetensors" .35:"$work/sixth-mix.safetensors"
 
 # The meta-learners follow them, with longer pieces of text, and with all code as one domain.
-run last --phase meta --init "$work/seventh-mix.safetensors" --data "$work/text/domains" --config default --companion \
+run last --phase meta --init "$work/eighth-mix.safetensors" --data "$work/text/domains" --config default --companion \
 	--companion-alone --chunk 128 --meta-steps 2000 --meta-lr 0.001 --seed 7 --valid-bytes 8192 --valid-every -1 --store bf16
 
 # Last come the statistics of gradients that the method dynamic-rms needs.

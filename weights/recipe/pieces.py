@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the text of steps 13 to 20: pieces.py TRAIN MORE OUT.
+"""Makes the text of steps 13 to 21: pieces.py TRAIN MORE OUT.
 
 TRAIN and MORE are folders of documents, with a folder for each domain. OUT/pieces-1 to
 OUT/pieces-8 get pieces of the documents, cut at the ends of lines: a share of each domain, drawn
@@ -22,8 +22,8 @@ PIECE = 32 << 10  # bytes of a piece, at most
 # kinds of TRAIN that the model began to forget, such as laws and documentation in other languages.
 # The fourth has some of every kind. Of the fifth, over half is prose again. A third of the sixth is
 # from TRAIN, and what was left of small kinds is in it. The seventh is two thirds text of TRAIN,
-# also of earlier readings: mostly of the kinds that became worse in the sixth. The eighth, for
-# further training, has four fifths of new text.
+# also of earlier readings: mostly of the kinds that became worse in the sixth. Four fifths of the
+# eighth are new text.
 READINGS = [
     ({"speeches": .45, "wiki-markup": .45, "law-de": .45, None: .24},
      {"books-en": .6, "books-intl": .6, "docs-intl": .39, "logs": .36, "data": .36, "latex": .99,
