@@ -173,7 +173,8 @@ func TestPageSendsCommittedTextAfterReload(t *testing.T) {
 	require.True(t, value[bool](b, `!JSON.stringify(sessionStorage).includes("unsent")`),
 		"sent text is not kept")
 	write("two", `await (await fetch(url, ...how)).text();`)
-	// The request from before the reload may arrive after the page has read the session.
+	// The request from before the reload may arrive after the page has read the session. The text
+	// stays sent if the page then fails to read the session.
 	late := cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `{
 		const {fetch} = window;
 		let isFirst = true;
@@ -182,11 +183,18 @@ func TestPageSendsCommittedTextAfterReload(t *testing.T) {
 				isFirst = false;
 				await (await fetch(url, ...how)).text();
 			}
+			if (!isFirst && !window.failed && /\/sessions\/[^/]+$/.test(url)) {
+				window.failed = true;
+				throw new TypeError("no network");
+			}
 			return fetch(url, ...how);
 		};
+		setInterval(() => window.failed && [...document.querySelectorAll("button")].find((e) =>
+			e.innerText === "Try again")?.click(), 50);
 	}`}
 	b.run(command(cdppage.AddScriptToEvaluateOnNewDocument, late))
 	write("three", ``)
+	b.until(`window.failed`)
 	time.Sleep(200 * time.Millisecond) // time for a second sending
 	b.untilText(path, want)
 }

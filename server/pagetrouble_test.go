@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 	"github.com/lmserve/lmserve/internal/serving/keys"
 	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/server/contract"
 )
 
 // opened returns the path of the session in the page's address.
@@ -276,6 +278,30 @@ func TestPageSendsWholeTextAfterFailedAttempt(t *testing.T) {
 	})()`, path))
 	b.click("Try again")
 	b.until(`window.failed && ` + again)
+	b.click("Try again")
+	b.untilText(path, "start\nmine too\nmine and more\n")
+}
+
+// A busy session gets the whole text later, even if the other client's text begins like this text.
+func TestPageSendsWholeTextAfterBusySession(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.open(place("read", path))
+	b.untilWatches("")
+	body, text := io.Pipe()
+	feed := func(s string) {
+		_, err := io.WriteString(text, s)
+		require.NoError(t, err)
+	}
+	go feed("start\n")
+	other := b.do("POST", path+"/score", body, "Content-Type", "text/plain",
+		"Accept", contract.MediaNDJSON)
+	b.add("mine and more\n")
+	b.until(`document.querySelector(".problem h2")?.innerText ===
+		"Another request is feeding the session"`)
+	feed("mine too\n")
+	require.NoError(t, text.Close())
+	readEvents(other).all(t)
 	b.click("Try again")
 	b.untilText(path, "start\nmine too\nmine and more\n")
 }

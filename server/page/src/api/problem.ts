@@ -72,6 +72,15 @@ export function asProblem(error: unknown): ProblemError {
   return unreachable(error instanceof Error ? error.message : String(error));
 }
 
+/** Whether an error proves that the session has got none of the request's text. */
+export function isRefusal(error: unknown): boolean {
+  if (!(error instanceof ProblemError)) return false;
+  if (error.kind === "offset-conflict") return true;
+  const { type, status, offset } = error.problem;
+  // With an offset, the session may have got the text before the offset.
+  return type.startsWith("urn:") && offset === undefined && [409, 429, 503].includes(status);
+}
+
 /** Whether a request was canceled deliberately. */
 export function isAbort(error: unknown): boolean {
   return error instanceof DOMException && error.name === "AbortError";

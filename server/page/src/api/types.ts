@@ -224,4 +224,5 @@ export interface Problem {
   field?: string;
   found?: string;
   expected?: string;
+  offset?: number; // of the session
 }

@@ -1,6 +1,6 @@
 import { computed, effect, signal, untracked } from "@preact/signals";
 import { bytesOf } from "../api/events";
-import { asProblem, isAbort, ProblemError } from "../api/problem";
+import { asProblem, isAbort, isRefusal, ProblemError } from "../api/problem";
 import {
   createSession, deleteSession, forkSession, getSession, listModels, pastBytesMax, pastScores,
   readText, score, scratch, watch, type EventOptions,
@@ -104,20 +104,16 @@ export async function feedUnshown(into: Reading, text: Uint8Array): Promise<void
   await finish(into);
 }
 
-/**
- * Resumes feeding or watching after an interruption. `mayBeFed`: a refused text may be the
- * session's, from before a reload.
- */
-export async function resume(into: Reading, mayBeFed = false): Promise<void> {
+/** Resumes feeding or watching after an interruption. */
+export async function resume(into: Reading): Promise<void> {
   const { id, offset: sent } = into.session.value;
   if (into.end < sent || (into.end === sent && into.lacksPast)) return catchUp(into);
   if (into.end === sent) return follow(into);
-  const isRefused = !mayBeFed && into.isRefused;
   let rest: Uint8Array | null = null;
   await work(into, "feeding", async (signal) => {
     const session = await getSession(id, signal);
     if (session.offset > sent) {
-      rest = await restAfterOthers(into, sent, session.offset, isRefused, signal);
+      rest = await restAfterOthers(into, sent, session.offset, signal);
       if (rest) return;
     }
     into.session.value = session;
@@ -130,15 +126,16 @@ export async function resume(into: Reading, mayBeFed = false): Promise<void> {
 
 /**
  * Returns what the session lacks of the text after `from` if another client has fed the session;
- * null if only this text was fed. A refused text was not fed, even if the session has equal text.
+ * null if only this text was fed. Equal text counts as fed only where the session may have it.
  */
 async function restAfterOthers(
-  into: Reading, from: number, to: number, isRefused: boolean, signal?: AbortSignal,
+  into: Reading, from: number, to: number, signal?: AbortSignal,
 ): Promise<Uint8Array<ArrayBuffer> | null> {
   const mine = into.text.all.slice(from - into.from);
+  const most = Math.min(to, into.mayHaveTo) - from;
   let same = 0;
-  while (!isRefused && same < Math.min(to - from, mine.length)) {
-    const length = Math.min(textPiece, to - from - same);
+  while (same < most) {
+    const length = Math.min(textPiece, most - same);
     const { bytes } = await readText(into.session.value.id, from + same, length, signal);
     const other = bytes.findIndex((byte, i) => byte !== mine[same + i]);
     same += other < 0 ? bytes.length : other;
@@ -159,8 +156,9 @@ export async function finish(into: Reading): Promise<void> {
   finishing.add(id);
   try {
     const session = await getSession(id);
-    const rest = await restAfterOthers(into, sent, session.offset, into.isRefused);
+    const rest = await restAfterOthers(into, sent, session.offset);
     into.session.value = session;
+    if (rest) into.mayHaveTo = session.offset;
     if (rest) keepUnsent(id, { offset: session.offset, text: rest });
     await send(into, rest ?? restOf(into));
   } finally {
@@ -179,11 +177,16 @@ async function send(
   const { id, offset } = into.session.value;
   for (let at = 0; at < text.length; at += sentBytes) {
     const options = { ...asked, offset: offset + at };
-    for await (const event of score(id, text.slice(at, at + sentBytes), options, signal)) {
-      into.take(event);
+    const piece = text.slice(at, at + sentBytes);
+    const before = into.mayHaveTo;
+    into.mayHaveTo = offset + at + piece.length;
+    try {
+      for await (const event of score(id, piece, options, signal)) into.take(event);
+    } catch (error) {
+      if (isRefusal(error)) into.mayHaveTo = before;
+      throw error;
     }
   }
-  into.isRefused = false;
   keepUnsent(id, null);
 }
 
@@ -249,14 +252,17 @@ async function catchUp(into: Reading, rest?: Uint8Array): Promise<void> {
     if (unsentOf(id)) keepUnsent(id, { offset, text: unsent });
     await feed(into, unsent);
     // The session may have got the text meanwhile, from a request before the reload.
-    if (!rest && into.problem.value?.kind === "offset-conflict") await resume(into, true);
+    if (!rest && into.problem.value?.kind === "offset-conflict") await resume(into);
   }
   if (into.from === 0 && into.coarseTo <= rereadBytes) void reread(into);
   const isIdle = into.activity.value === "idle" && !working.signal.aborted;
   if (reading.value === into && isIdle && !into.problem.value) void follow(into);
 }
 
-/** Returns what the session lacks of the text that was committed before a reload. */
+/**
+ * Returns what the session lacks of the text that was committed before a reload. The session may
+ * still get this text from a request from before the reload.
+ */
 function restOfUnsent(into: Reading): Uint8Array | null {
   const { id, offset } = into.session.value;
   const unsent = unsentOf(id);
@@ -265,6 +271,7 @@ function restOfUnsent(into: Reading): Uint8Array | null {
   if (isUnknown || !unsent || unsent.offset < into.from) return null;
   const has = into.text.all.subarray(unsent.offset - into.from);
   const other = has.findIndex((byte, i) => byte !== unsent.text[i]);
+  if (other < 0) into.mayHaveTo = unsent.offset + unsent.text.length;
   return unsent.text.slice(other < 0 ? has.length : other);
 }
 
@@ -365,7 +372,6 @@ async function work(
   } catch (error) {
     if (isAbort(error)) return;
     on.problem.value = asProblem(error);
-    on.isRefused ||= on.problem.value.kind === "offset-conflict";
   } finally {
     if (working.signal === signal) on.activity.value = "idle";
   }

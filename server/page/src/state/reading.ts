@@ -60,8 +60,8 @@ export class Reading {
   coarseTo = 0;
   /** The offset before which the page has all scores that the server had at the last fetch. */
   scoredTo = 0;
-  /** Whether text was refused because another client has fed the session. */
-  isRefused = false;
+  /** The session may have the text up to this offset, because of a request without an answer. */
+  mayHaveTo = 0;
   #frame = 0;
 
   constructor(session: Session, readonly ofWords: boolean) {
