@@ -96,6 +96,40 @@ func TestPageSendsTextOfNamedSessionOnce(t *testing.T) {
 	b.untilText(path, "start\ntheirs\nmine and more")
 }
 
+// Text that the session has refused is sent whole after a reload.
+func TestPageSendsRefusedTextAfterReload(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "start\n")
+	b.open(place("write", path))
+	b.until(`document.querySelector(".sheet textarea")?.value === "start\n"`)
+	b.refuse(`\/score\?.*offset=`, 1)
+	b.commit("mine and more")
+	b.until(`document.querySelector(".problem") !== null`)
+	b.score(path, "mine too\n")
+	b.run(chromedp.Reload())
+	b.untilText(path, "start\nmine too\nmine and more")
+}
+
+// While a session with unsent text is opened, a commit leaves its text in the draft.
+func TestPageSendsUnsentTextBeforeNewText(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.score(path, "start\n")
+	id := path[strings.LastIndex(path, "/")+1:]
+	value[bool](b, `(sessionStorage.setItem("lmserve.unsent.`+id+`", JSON.stringify(
+		{offset: 6, text: [..."one "].map((c) => c.charCodeAt(0)), mayHaveTo: 10})), true)`)
+	b.slow(`\/scores\?`, 2000)
+	b.open(place("write", path))
+	b.until(`window.slowed > 0 && document.querySelector(".sheet textarea")?.value === "start\n"`)
+	b.commit("two")
+	b.until(`document.querySelector(".sheet textarea").value === "start\none two"`)
+	b.untilText(path, "start\none ")
+	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
+	b.with(chromedp.ModifierCtrl, kb.Enter)
+	b.untilText(path, "start\none two")
+}
+
 // untilWatches waits until the page shows a text and watches its session.
 func (b *tab) untilWatches(text string) {
 	b.t.Helper()

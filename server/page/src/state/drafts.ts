@@ -4,6 +4,7 @@ import { store, stored } from "./stored";
 export interface Unsent {
   offset: number;
   text: Uint8Array;
+  mayHaveTo: number; // the session may have the text up to this offset
 }
 
 const place = (session: string): string => `lmserve.draft.${session}`;

@@ -85,14 +85,15 @@ function show(opened: Reading): void {
 
 /**
  * Feeds a text to the current session piece by piece, and shows its cost. Bytes are part of the
- * shown text at once.
+ * shown text at once. `isKept`: the text is sent later if the user leaves or reloads the page.
  */
-export async function feed(into: Reading, text: Uint8Array): Promise<void> {
+export async function feed(into: Reading, text: Uint8Array, isKept = false): Promise<void> {
   await work(into, "feeding", async (signal) => {
     // What is left of the past, where opening has ended early.
     const { offset } = into.session.value;
     if (into.end < offset) await fetchText(into, offset, signal);
     into.addText(text);
+    if (isKept) keep(into, restOf(into));
     if (into.lacksPast) await fetchScores(into, offset, signal);
     await send(into, restOf(into), signal);
   });
@@ -107,8 +108,7 @@ export async function feedUnshown(into: Reading, text: Uint8Array): Promise<void
 /** Resumes feeding or watching after an interruption. */
 export async function resume(into: Reading): Promise<void> {
   const { id, offset: sent } = into.session.value;
-  if (into.end < sent || (into.end === sent && into.lacksPast)) return catchUp(into);
-  if (into.end === sent) return follow(into);
+  if (into.end <= sent) return into.lacksPast || unsentOf(id) ? catchUp(into) : follow(into);
   let rest: Uint8Array | null = null;
   await work(into, "feeding", async (signal) => {
     const session = await getSession(id, signal);
@@ -158,8 +158,10 @@ export async function finish(into: Reading): Promise<void> {
     const session = await getSession(id);
     const rest = await restAfterOthers(into, sent, session.offset);
     into.session.value = session;
-    if (rest) into.mayHaveTo = session.offset;
-    if (rest) keepUnsent(id, { offset: session.offset, text: rest });
+    if (rest) {
+      into.mayHaveTo = session.offset;
+      keep(into, rest);
+    }
     await send(into, rest ?? restOf(into));
   } finally {
     finishing.delete(id);
@@ -170,6 +172,21 @@ export async function finish(into: Reading): Promise<void> {
 const restOf = (into: Reading): Uint8Array<ArrayBuffer> =>
   into.text.all.slice(into.session.value.offset - into.from);
 
+/** Keeps a text that the session lacks over a reload and until the session is opened again. */
+function keep(into: Reading, text: Uint8Array): void {
+  const { id, offset } = into.session.value;
+  into.isKept = true;
+  keepUnsent(id, { offset, text, mayHaveTo: into.mayHaveTo });
+}
+
+/** Notes up to which offset the session may have the text. */
+function note(into: Reading, mayHaveTo: number): void {
+  const { id } = into.session.value;
+  into.mayHaveTo = mayHaveTo;
+  const unsent = into.isKept && unsentOf(id);
+  if (unsent) keepUnsent(id, { ...unsent, mayHaveTo });
+}
+
 /** Sends text from the session's end on. */
 async function send(
   into: Reading, text: Uint8Array<ArrayBuffer>, signal?: AbortSignal,
@@ -179,15 +196,16 @@ async function send(
     const options = { ...asked, offset: offset + at };
     const piece = text.slice(at, at + sentBytes);
     const before = into.mayHaveTo;
-    into.mayHaveTo = offset + at + piece.length;
+    note(into, offset + at + piece.length);
     try {
       for await (const event of score(id, piece, options, signal)) into.take(event);
     } catch (error) {
-      if (isRefusal(error)) into.mayHaveTo = before;
+      if (isRefusal(error)) note(into, before);
       throw error;
     }
   }
-  keepUnsent(id, null);
+  if (into.isKept) keepUnsent(id, null);
+  into.isKept = false;
 }
 
 /** Shows what another client feeds to the session, until stopped. */
@@ -235,6 +253,7 @@ async function open(id: string, rest?: Uint8Array): Promise<void> {
     return;
   }
   opening = "";
+  if (again) opened.isKept = again.isKept;
   reading.value = opened;
   await catchUp(opened, rest);
 }
@@ -244,13 +263,11 @@ async function open(id: string, rest?: Uint8Array): Promise<void> {
  * the session.
  */
 async function catchUp(into: Reading, rest?: Uint8Array): Promise<void> {
-  const { id, offset } = into.session.value;
+  const { offset } = into.session.value;
   await work(into, "opening", (signal) => fetchPast(into, offset, signal));
   const unsent = rest ?? restOfUnsent(into);
-  if (unsent?.length && reading.value === into) {
-    // After another client's text, it has another offset than before.
-    if (unsentOf(id)) keepUnsent(id, { offset, text: unsent });
-    await feed(into, unsent);
+  if (unsent && reading.value === into) {
+    await feed(into, unsent, !rest || into.isKept);
     // The session may have got the text meanwhile, from a request before the reload.
     if (!rest && into.problem.value?.kind === "offset-conflict") await resume(into);
   }
@@ -260,18 +277,19 @@ async function catchUp(into: Reading, rest?: Uint8Array): Promise<void> {
 }
 
 /**
- * Returns what the session lacks of the text that was committed before a reload. The session may
- * still get this text from a request from before the reload.
+ * Returns what the session lacks of its unsent text, for example from before a reload; null if this
+ * text must wait. The session may still get the text from a request from before the reload.
  */
 function restOfUnsent(into: Reading): Uint8Array | null {
   const { id, offset } = into.session.value;
   const unsent = unsentOf(id);
-  const isUnknown = into.end < offset || finishing.has(id);
-  // Text that the server no longer has was sent long ago.
-  if (isUnknown || !unsent || unsent.offset < into.from) return null;
-  const has = into.text.all.subarray(unsent.offset - into.from);
+  if (!unsent || into.end !== offset || finishing.has(id)) return null;
+  const from = unsent.offset - into.from;
+  if (from < 0) return new Uint8Array(); // sent long ago: the server no longer has this text
+  const to = Math.max(unsent.offset, unsent.mayHaveTo) - into.from;
+  const has = into.text.all.subarray(from, to);
   const other = has.findIndex((byte, i) => byte !== unsent.text[i]);
-  if (other < 0) into.mayHaveTo = unsent.offset + unsent.text.length;
+  if (other < 0) into.mayHaveTo = unsent.mayHaveTo;
   return unsent.text.slice(other < 0 ? has.length : other);
 }
 

@@ -62,6 +62,8 @@ export class Reading {
   scoredTo = 0;
   /** The session may have the text up to this offset, because of a request without an answer. */
   mayHaveTo = 0;
+  /** Whether the text that waits is kept as the session's unsent text. */
+  isKept = false;
   #frame = 0;
 
   constructor(session: Session, readonly ofWords: boolean) {

@@ -5,7 +5,7 @@ import { forkSession } from "../api/sessions";
 import { grouped } from "../ui/words";
 import { ModelChoice } from "../shell/model";
 import { Problem, ReadingProblems } from "../shell/problem";
-import { draftOf, keepDraft, keepUnsent } from "../state/drafts";
+import { draftOf, keepDraft, unsentOf } from "../state/drafts";
 import { begin, feed, finish, reading, resume, showFork } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { href, route } from "../state/route";
@@ -100,18 +100,20 @@ function Writing({ on }: { on: Reading }) {
   const commit = async (text: string, more: Uint8Array = new Uint8Array()): Promise<void> => {
     if (busy || committing.current || undoing.current || text.length + more.length === 0) return;
     const { offset } = on.session.value;
+    if (unsentOf(id) && !on.isKept) { // the earlier text comes first
+      if (on.activity.value !== "opening") void resume(on);
+      return;
+    }
     if (on.end < offset) return; // the text before it is not here yet
     committing.current = true;
     offers.begin();
     suggestions.discard();
     const bytes = joined(new TextEncoder().encode(text), more);
-    const waiting = on.text.all.subarray(offset - on.from);
-    keepUnsent(id, { offset, text: joined(waiting, bytes) });
     setLearnt({ text: text + decode(more).text, offset: on.end });
     setDraft((now) => now.slice(text.length));
     setCursor((now) => Math.max(0, now - text.length));
     try {
-      await feed(on, bytes);
+      await feed(on, bytes, true);
       const hasLeft = !on.isNamed(route.value.session);
       if (hasLeft) await finish(on).catch(() => {}); // the text is kept for the next visit
     } finally {
