@@ -25,14 +25,24 @@ export function keepDraft(session: string, draft: string): void {
 
 const unsentPlace = (session: string): string => `lmserve.unsent.${session}`;
 
+/** The unsent texts of this visit. They also cover a full or forbidden storage. */
+const unsents = new Map<string, Unsent>();
+/** The longest text that is kept over a reload. */
+const storedBytesMax = 1 << 20;
+
 /** Returns the unsent text of a session, also after a reload. */
 export function unsentOf(session: string): Unsent | null {
+  const known = unsents.get(session);
+  if (known) return known;
   const kept = JSON.parse(stored("sessionStorage", unsentPlace(session)) ?? "null");
   return kept && { ...kept, text: Uint8Array.from(kept.text) };
 }
 
 /** Keeps the unsent text of a session over a reload, for this tab; null once it is sent. */
 export function keepUnsent(session: string, unsent: Unsent | null): void {
-  const kept = unsent && JSON.stringify({ ...unsent, text: [...unsent.text] });
+  if (unsent) unsents.set(session, unsent);
+  else unsents.delete(session);
+  const isStored = unsent && unsent.text.length <= storedBytesMax;
+  const kept = isStored ? JSON.stringify({ ...unsent, text: [...unsent.text] }) : null;
   store("sessionStorage", unsentPlace(session), kept);
 }

@@ -149,10 +149,12 @@ const finishing = new Set<string>();
 
 /**
  * Sends what is left of a text after the user has left the session. If another client has fed the
- * session meanwhile, the text is sent after the other text.
+ * session meanwhile, the text is sent after the other text. Text that the session does not get is
+ * sent when the session is opened again.
  */
 export async function finish(into: Reading): Promise<void> {
   const { id, offset: sent } = into.session.value;
+  keep(into, restOf(into));
   finishing.add(id);
   try {
     const session = await getSession(id);
