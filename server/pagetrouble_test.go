@@ -316,6 +316,21 @@ func TestPageSendsWholeTextAfterAnotherClient(t *testing.T) {
 	b.until(`document.querySelector(".map")?.textContent === "start↵theirs↵mine and more↵"`)
 }
 
+// A user who has gone to the start page stays there while the text is sent after another text.
+func TestPageStaysAtStartAfterAnotherClient(t *testing.T) {
+	b := newTab(t)
+	path := b.create(withBaseline)
+	b.addAfterOther(path, "theirs\n")
+	b.slow(strings.ReplaceAll(path[1:], "/", `\/`)+"$", 1000)
+	b.click("Try again")
+	b.until(`window.slowed > 0`)
+	value[bool](b, `(location.hash = "#/read", true)`)
+	b.untilText(path, "start\ntheirs\nmine and more\n")
+	time.Sleep(200 * time.Millisecond) // time to show the session
+	b.until(`document.querySelector(".start") !== null`)
+	require.Equal(t, "#/read", value[string](b, `location.hash`))
+}
+
 func TestPageOpensSessionAtSecondAttempt(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)

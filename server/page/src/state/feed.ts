@@ -121,7 +121,9 @@ export async function resume(into: Reading): Promise<void> {
     if (into.lacksPast) await fetchScores(into, session.offset, signal);
     await send(into, restOf(into), signal);
   });
-  if (rest) await open(id, rest);
+  if (!rest) return;
+  if (reading.peek() === into) await open(id, rest);
+  else await finish(into).catch(() => {}); // the text is kept for the next visit
 }
 
 /**
@@ -271,7 +273,8 @@ async function catchUp(into: Reading, rest?: Uint8Array): Promise<void> {
   if (unsent && reading.value === into) {
     await feed(into, unsent, !rest || into.isKept);
     // The session may have got the text meanwhile, from a request before the reload.
-    if (!rest && into.problem.value?.kind === "offset-conflict") await resume(into);
+    const isConflict = into.problem.value?.kind === "offset-conflict";
+    if (!rest && isConflict && reading.value === into) await resume(into);
   }
   if (into.from === 0 && into.coarseTo <= rereadBytes) void reread(into);
   const isIdle = into.activity.value === "idle" && !working.signal.aborted;
