@@ -14,7 +14,7 @@ const DefaultName = "default"
 // DefaultHash and DefaultWeights are the hash and the number of weights of the default embedded
 // model. With them, callers need not read the model. A test compares both constants with the file.
 const (
-	DefaultHash    = "259a2b65835fbfbc2f58a312e4fc80367b7786ea61767f66064776c92a267453"
+	DefaultHash    = "1c77806c43f843cb6f68e9d5e1d483d400ac82451b7a89b2a68961a9ddf00116"
 	DefaultWeights = 4403968
 )
 

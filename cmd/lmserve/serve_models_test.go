@@ -196,7 +196,7 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	require.Equal(t, exitFailure, code)
 	for _, want := range []string{
 		`default +lmserve-default-\w+ +bytes +4\.4 M `,
-		`1\.506 a byte with companion +1\.499 a byte with companion +- +embedded`,
+		`1\.503 a byte with companion +1\.496 a byte with companion +- +embedded`,
 		`swift +lmserve-swift-\w+ +bytes +0\.593 M `,
 		`1\.763 a byte with companion +1\.759 a byte with companion +- +embedded`,
 		`counts +lmserve-counts-\w+ +bytes +0 M +0\.0 MB .* - +embedded`,
