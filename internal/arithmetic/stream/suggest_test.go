@@ -60,8 +60,9 @@ func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]flo
 			rest = rest[w.Read(f, rest, func(t Token) { want = slices.Clone(t.LogProbs) }):]
 		}
 		for b := range want {
-			// The two computations round differently, with embedded weights by up to 1.7e-5 nats.
-			require.InDelta(t, want[b], got[b], 2e-5*max(1, math.Abs(float64(want[b]))),
+			// The two computations round differently, with embedded weights by up to 3.4e-5 of the
+			// log-probability.
+			require.InDelta(t, want[b], got[b], 5e-5*max(1, math.Abs(float64(want[b]))),
 				"byte %d behind %q", b, text)
 		}
 	}
