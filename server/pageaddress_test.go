@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -21,12 +22,18 @@ func (b *tab) commit(text string) {
 	b.with(chromedp.ModifierCtrl, kb.Enter)
 }
 
+// openSheet feeds the start of a text to a session, and waits until the sheet at the address has it.
+func (b *tab) openSheet(address, path, start string) {
+	b.t.Helper()
+	b.score(path, start)
+	b.open(address)
+	b.until(fmt.Sprintf(`document.querySelector(".sheet textarea")?.value === %q`, start))
+}
+
 // commitAfterOther commits text that reaches the server after another client's text.
 func (b *tab) commitAfterOther(address, path string) {
 	b.t.Helper()
-	b.score(path, "start\n")
-	b.open(address)
-	b.until(`document.querySelector(".sheet textarea")?.value === "start\n"`)
+	b.openSheet(address, path, "start\n")
 	b.slow(`\/score\?.*offset=`, 2000)
 	b.commit("mine and more")
 	b.until(`window.slowed > 0`)
@@ -100,9 +107,7 @@ func TestPageSendsTextOfNamedSessionOnce(t *testing.T) {
 func TestPageSendsRefusedTextAfterReload(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
-	b.score(path, "start\n")
-	b.open(place("write", path))
-	b.until(`document.querySelector(".sheet textarea")?.value === "start\n"`)
+	b.openSheet(place("write", path), path, "start\n")
 	b.refuse(`\/score\?.*offset=`, 1)
 	b.commit("mine and more")
 	b.until(`document.querySelector(".problem") !== null`)

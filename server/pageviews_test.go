@@ -140,9 +140,7 @@ func TestPageShowsASessionsShadows(t *testing.T) {
 func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
-	b.score(path, "What the session has.\n")
-	b.open(place("write", path))
-	b.until(`document.querySelector(".sheet textarea")?.value === "What the session has.\n"`)
+	b.openSheet(place("write", path), path, "What the session has.\n")
 	b.run(chromedp.Focus(".sheet textarea"))
 	b.press("H", "i")
 	b.with(chromedp.ModifierAlt, kb.Enter)
@@ -380,9 +378,7 @@ func TestPageLosesNothingThatIsWritten(t *testing.T) {
 func TestPageKeepsTheSessionsTextFromBeingWrittenOver(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
-	b.score(path, "fixed\n")
-	b.open(place("write", path))
-	b.until(`document.querySelector(".sheet textarea")?.value === "fixed\n"`)
+	b.openSheet(place("write", path), path, "fixed\n")
 	b.run(chromedp.Focus(".sheet textarea"))
 	b.press(kb.Backspace)
 	b.until(`document.querySelector("#sheet-note").innerText.includes("has learned this part")`)

@@ -393,8 +393,7 @@ async function work(
   try {
     await task(signal);
   } catch (error) {
-    if (isAbort(error)) return;
-    on.problem.value = asProblem(error);
+    if (!isAbort(error)) on.problem.value = asProblem(error);
   } finally {
     if (working.signal === signal) on.activity.value = "idle";
   }
