@@ -22,12 +22,12 @@ func (b *tab) commit(text string) {
 	b.with(chromedp.ModifierCtrl, kb.Enter)
 }
 
-// openSheet feeds the start of a text to a session, and waits until the sheet at the address has it.
-func (b *tab) openSheet(address, path, start string) {
+// openSheet feeds a text to a session, and waits until the sheet at the address shows the text.
+func (b *tab) openSheet(address, path, text string) {
 	b.t.Helper()
-	b.score(path, start)
+	b.score(path, text)
 	b.open(address)
-	b.until(fmt.Sprintf(`document.querySelector(".sheet textarea")?.value === %q`, start))
+	b.until(fmt.Sprintf(`document.querySelector(".sheet textarea")?.value === %q`, text))
 }
 
 // commitAfterOther commits text that reaches the server after another client's text.
